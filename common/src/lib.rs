@@ -23,14 +23,14 @@
 //! | `objects`: what objects mean | [`meta`], [`object`] decoding, [`head`] (the part read first), [`wire`] (protobuf), [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`taints`], [`json`], [`intern`] (shared strings), [`map`], [`parsed`] texts, [`duration`] in Go's format |
 //! | `platform`: the process and its machine | [`clock`] for time and randomness, [`watched`] values, [`pace`] of wake-ups, [`metrics`], [`panics`], [`version`] |
 //! | `client`: the API server | [`client`] connections, [`api`] requests and error classes, [`gate`] for writes, [`informer`], [`store`], [`succession`], [`consistency`], [`history`] (lost changes), [`events`], [`batch`] for slow start |
-//! | `control`: the loop | [`controller`] workers with a [`queue`], [`io`] of a sync, [`runtime`] (the dependencies of a loop), [`leader`] election, [`settings`], [`explain`] for `/debug/explain`, [`terminating_namespaces`] |
+//! | `control`: the loop | [`controller`] workers with a [`queue`], [`io`] of a sync, [`runtime`] (the dependencies of a loop), [`leader`] election, [`settings`], [`explain`] for `/debug/explain`, [`pod_creation_pauses`] |
 //! | `service`: the process | [`app`] from flags to drain, [`logging`], [`server`], [`second_writer`], [`built_in_flags`] |
 //!
 //! This crate knows no particular controller. Its only global state is the table of interned strings, the seed of the hash maps
 //! and, per thread, the numbers of the protobuf fields that each projection reads.
 
 pub use nonet_client::{api, batch, client, consistency, events, gate, history, informer, owners, store, succession};
-pub use nonet_control::{controller, explain, io, leader, queue, runtime, settings, terminating_namespaces};
+pub use nonet_control::{controller, explain, io, leader, pod_creation_pauses, queue, runtime, settings};
 pub use nonet_objects::{
     conditions, duration, hash, head, intern, intstr, json, map, meta, object, parsed, pods, quantity, refs, revision,
     selector, taints, template, wire,

@@ -45,6 +45,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         orphans_to_adopt: adopt,
         deferred_adoption_count: orphans,
         pod_creations: Vec::new(),
+        pod_creation_pause: None,
         pod_deletions: Vec::new(),
         deferred_node_counts: DeferredNodeCounts::default(),
         status: snapshot.set.status.clone(),
@@ -158,11 +159,12 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     plan.deferred_node_counts.deletion_node_count += plan.pod_deletions.len().saturating_sub(burst);
     plan.pod_creations.truncate(burst);
     plan.pod_deletions.truncate(burst);
-    if snapshot.is_namespace_terminating && !plan.pod_creations.is_empty() {
-        // The server refuses all new Pods of the terminating namespace, so later syncs must not create these Pods either.
+    if let Some(pause) = snapshot.pod_creation_pause.filter(|_| !plan.pod_creations.is_empty()) {
+        // The pause holds for all new Pods, so the next sync must not create these Pods either.
         plan.pod_creations.clear();
         plan.deferred_node_counts.creation_node_count = 0;
-        plan.waiting_reasons.push(|| "no Pods are created: the namespace is terminating".to_owned());
+        plan.pod_creation_pause = Some(pause);
+        plan.waiting_reasons.push(|| format!("no Pods are created: {pause}"));
     }
     if plan.pod_creations.is_empty() {
         // All creations that are left are for nodes that wait for an adoption or for the timeout of a lost answer.
@@ -208,7 +210,9 @@ fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
             let lost = snapshot.nodes_with_unanswered_pod_creation.values().min().copied();
             let refused =
                 snapshot.denied_revision_changes.retry_after.into_iter().chain(snapshot.denied_pod_changes.retry_after);
-            due.into_iter().chain(next_failed_pod_deletion(snapshot, plan)).chain(lost).chain(refused).min()
+            let paused = plan.pod_creation_pause.and_then(|pause| pause.requeue_after());
+            let failed = next_failed_pod_deletion(snapshot, plan);
+            due.into_iter().chain(failed).chain(lost).chain(refused).chain(paused).min()
         }
     }
 }

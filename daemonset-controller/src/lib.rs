@@ -47,7 +47,9 @@
 //! - A DaemonSet is also synced when a node is deleted, and when a node with one of its Pods begins or ceases to count as
 //!   desired.
 //! - If a template is stored as two revisions, only the Pods that have the hash of the deleted revision are relabelled.
-//! - After the server has refused a Pod because the namespace is terminating, no other Pod is created for a while.
+//! - After the server has refused a Pod because the namespace is terminating, no other Pod is created for a while. After
+//!   admission has changed a Pod so that it does not belong to the DaemonSet, the Pod is deleted, and further Pods are created
+//!   with growing pauses.
 //! - A `FailedUpdate` Event reports that the server denies the adoption, release, labelling or renumbering of a revision, or
 //!   the adoption, release or relabelling of a Pod. A `FailedDelete` Event reports the same for the deletion of a revision. The
 //!   change is retried later, and the DaemonSet is synced without it.
@@ -95,13 +97,13 @@ use common::{
     io::{Io, Requeue, SyncError},
     meta::{NamespacedName, Uid},
     parsed::ParseCache,
+    pod_creation_pauses::PodCreationPauses,
     pods::PODS,
     queue::{BackoffSettings, Queue},
     runtime::{LoopContext, LoopDefinition, LoopPair, RunningLoop},
     second_writer::OwnedWrites,
     settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tunable, WorkersFlag},
     store::Store,
-    terminating_namespaces::OwnersInTerminatingNamespaces,
 };
 use jiff::Timestamp;
 
@@ -191,7 +193,7 @@ pub struct DaemonSetController {
     nodes: Informer<Node>,
     revisions: Informer<ControllerRevision>,
     ledger: Ledger,
-    sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
+    pod_creation_pauses: PodCreationPauses,
     node_indexes: Arc<NodeIndexes>,
     templates: Arc<ParseCache<ParsedPodTemplate>>,
     watch: Arc<EventHandlers>,
@@ -220,7 +222,7 @@ impl DaemonSetController {
         let settings = Arc::clone(&context.settings);
         let timeout = settings.tuned_duration(&EXPECTATIONS_TIMEOUT);
         let ledger = context.new_ledger();
-        let refused = OwnersInTerminatingNamespaces::new(context.clock.clone(), timeout);
+        let pauses = PodCreationPauses::new(context.clock.clone(), timeout);
         let rosters = Arc::new(NodeIndexes::default());
         let templates = Arc::new(ParseCache::default());
         let store: Arc<Store<DaemonSet>> = Arc::default();
@@ -229,7 +231,7 @@ impl DaemonSetController {
             node_update_queue: node_updates,
             daemon_set_store: Arc::clone(&store),
             ledger: ledger.clone(),
-            sets_in_terminating_namespaces: refused.clone(),
+            pod_creation_pauses: pauses.clone(),
             node_indexes: Arc::clone(&rosters),
             parsed_templates: Arc::clone(&templates),
         });
@@ -262,7 +264,7 @@ impl DaemonSetController {
             nodes,
             revisions,
             ledger,
-            sets_in_terminating_namespaces: refused,
+            pod_creation_pauses: pauses,
             node_indexes: rosters,
             templates,
             watch,
@@ -343,7 +345,9 @@ impl Controller for DaemonSetController {
             Note::RevisionNameTaken(taken) => {
                 self.change_record(snapshot, |record| record.taken_revision_name_and_hash = taken);
             }
-            Note::NamespaceTerminates => self.sets_in_terminating_namespaces.insert(owner),
+            Note::PodCreationEnded(outcome) => {
+                self.pod_creation_pauses.record(owner, snapshot.set.metadata.generation, outcome);
+            }
             Note::PodCreationAnswerLost(node) => self.record_unanswered_creation(snapshot, &node),
             Note::PodCreationRefused(node) => {
                 self.change_record(snapshot, |record| {

@@ -178,7 +178,7 @@ impl DaemonSetController {
             possible_second_pod_count: unseen_second_pods,
             earlier_revision_hashes_on_pods: live_hashes,
             actionable_nodes: nodes,
-            is_namespace_terminating: self.sets_in_terminating_namespaces.contains(&owner.uid),
+            pod_creation_pause: self.pod_creation_pauses.current_pause(&owner.uid, set.metadata.generation),
             nodes_with_unanswered_pod_creation: lost_creates,
             revisions,
             template,

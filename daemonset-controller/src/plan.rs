@@ -4,7 +4,7 @@ mod explain;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use common::{explain::BoundedLines, intern::Text, selector::SelectorError};
+use common::{explain::BoundedLines, intern::Text, pod_creation_pauses::PodCreationPause, selector::SelectorError};
 
 use crate::{
     objects::{DaemonSet, DaemonSetStatus, SharedPod, SharedRevision},
@@ -28,6 +28,8 @@ pub struct Plan {
     pub deferred_adoption_count: usize,
     /// The Pods to create in this sync, at most `burst-replicas`.
     pub pod_creations: Vec<PodCreation>,
+    /// The pause because of which this sync creates no Pods; `None` if it needs no Pods, or may create them.
+    pub pod_creation_pause: Option<PodCreationPause>,
     /// The Pods to delete in this sync, at most `burst-replicas`.
     pub pod_deletions: Vec<PodDeletion>,
     /// Numbers of nodes on which later syncs create or delete Pods, because this sync has reached `burst-replicas`.

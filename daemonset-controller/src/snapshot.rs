@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use common::{intern::Text, refs::Owner};
+use common::{intern::Text, pod_creation_pauses::PodCreationPause, refs::Owner};
 use jiff::Timestamp;
 
 use crate::objects::{DaemonSet, ParsedPodTemplate, SharedPod};
@@ -54,8 +54,8 @@ pub struct Snapshot {
     pub nodes_with_delayed_pod_creation: BTreeSet<Text>,
     /// The write of this process that the caches do not show, so no Pods are created or deleted; `None` without such a write.
     pub stale_cache: Option<StaleCache>,
-    /// Whether the namespace of the DaemonSet is terminating. If so, the server refuses every new Pod.
-    pub is_namespace_terminating: bool,
+    /// The pause in which no Pods are created; `None` if Pods may be created.
+    pub pod_creation_pause: Option<PodCreationPause>,
     /// The feature gates and the `--tune` values that decisions depend on.
     pub decision_settings: DecisionSettings,
     /// The time of the sync, which decides whether a Pod has been ready for `min_ready_seconds`.

@@ -93,7 +93,7 @@ async fn entries_of_deleted_sets_are_removed() {
         controller.node_indexes.len(),
         controller.templates.len(),
         controller.ledger.len(),
-        controller.sets_in_terminating_namespaces.len(),
+        controller.pod_creation_pauses.len(),
     );
     assert_eq!(kept, (0, 0, 0, 0));
 }

@@ -10,10 +10,10 @@ use common::{
     object::Object,
     owners::{controlling_owner, find_potential_adopters},
     parsed::ParseCache,
+    pod_creation_pauses::PodCreationPauses,
     queue::{Priority, Queue},
     revision::CONTROLLER_REVISIONS,
     store::{CacheEvent, ChangeOrigin, Store},
-    terminating_namespaces::OwnersInTerminatingNamespaces,
 };
 
 use crate::{
@@ -29,7 +29,7 @@ pub(crate) struct EventHandlers {
     pub(crate) node_update_queue: Queue<NamespacedName>,
     pub(crate) daemon_set_store: Arc<Store<DaemonSet>>,
     pub(crate) ledger: Ledger,
-    pub(crate) sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
+    pub(crate) pod_creation_pauses: PodCreationPauses,
     pub(crate) node_indexes: Arc<NodeIndexes>,
     pub(crate) parsed_templates: Arc<ParseCache<ParsedPodTemplate>>,
 }
@@ -48,7 +48,7 @@ impl EventHandlers {
             return;
         }
         self.ledger.forget_owner(uid);
-        self.sets_in_terminating_namespaces.forget(uid);
+        self.pod_creation_pauses.forget(uid);
         self.parsed_templates.forget(uid);
         self.node_indexes.remove_stale_record(key, current.as_ref());
     }

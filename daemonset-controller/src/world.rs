@@ -341,7 +341,7 @@ impl SnapshotBuilder {
             denied_revision_changes: DeniedChanges::default(),
             denied_pod_changes: DeniedChanges::default(),
             nodes_with_unanswered_pod_creation: self.unanswered_creations.clone(),
-            is_namespace_terminating: false,
+            pod_creation_pause: None,
             decision_settings: self.decision_settings,
             now: self.now,
             revisions,

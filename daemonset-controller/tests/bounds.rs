@@ -227,7 +227,7 @@ proptest! {
             nodes_with_unanswered_pod_creation: lost_creates.clone(),
             nodes_with_delayed_pod_creation: lost_creates.keys().cloned().collect(),
             possible_second_pod_count: lost_creates.keys().filter(|name| !nodes.nodes_needing_pod.nodes.iter().any(|node| node.name == **name)).count(),
-            is_namespace_terminating: false,
+            pod_creation_pause: None,
             decision_settings: DecisionSettings { burst_replicas: burst, allows_comparison_operators: true },
             now: now(),
             template,

@@ -12,7 +12,7 @@ mod gangs;
 pub(crate) mod observe;
 mod watch;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use common::{
     consistency::Ledger,
@@ -22,6 +22,7 @@ use common::{
     io::{Io, Requeue, SyncError},
     map::HashSet,
     meta::{NamespacedName, Uid},
+    pod_creation_pauses::PodCreationPauses,
     queue::{Priority, Queue},
     runtime::LoopContext,
     settings::{EXPECTATIONS_TIMEOUT, OperatorSettings},
@@ -49,7 +50,6 @@ use crate::{
 
 /// The controller that creates, deletes and counts the Pods of Jobs.
 pub struct JobController {
-    context: LoopContext,
     queue: Queue<NamespacedName>,
     orphans: Queue<OrphanKey>,
     pub(crate) job_informer: Arc<SharedInformer<Job>>,
@@ -57,9 +57,9 @@ pub struct JobController {
     pub(crate) ledger: Ledger,
     gangs: Option<GangCaches>,
     pub(crate) memory: JobMemoryByUid,
+    pub(crate) pod_creation_pauses: PodCreationPauses,
     metrics: JobMetrics,
     limits: DecisionSettings,
-    expectations_timeout: Duration,
     reads_own_writes: bool,
 }
 
@@ -69,6 +69,7 @@ impl JobController {
         let settings = Arc::clone(&context.settings);
         let ledger = context.new_ledger();
         let (memory, metrics) = (JobMemoryByUid::default(), JobMetrics::new(&context.metrics));
+        let pauses = PodCreationPauses::new(context.clock.clone(), settings.tuned_duration(&EXPECTATIONS_TIMEOUT));
         let limits = limits(&settings);
         let jobs = context.shared_informer::<Job>();
         let pods: Arc<Store<CachedPod>> = Arc::default();
@@ -86,7 +87,6 @@ impl JobController {
         let pods = context.start_informer(pods, handler_from_method(&watch, EventHandlers::on_pod));
         let reads_own_writes = settings.waits_for_own_writes(&STALE_CONTROLLER_CONSISTENCY_JOB);
         Self {
-            context,
             queue,
             orphans,
             job_informer: jobs,
@@ -94,9 +94,9 @@ impl JobController {
             ledger,
             gangs,
             memory,
+            pod_creation_pauses: pauses,
             metrics,
             limits,
-            expectations_timeout: settings.tuned_duration(&EXPECTATIONS_TIMEOUT),
             reads_own_writes,
         }
     }
@@ -146,15 +146,9 @@ impl Controller for JobController {
                 let key = job.metadata.key();
                 tracing::error!(logger = "job", key = %key, err = %problem, "couldn't convert Job selector");
             }
-            Note::PodsCreated { reason, created, refused } => {
+            Note::PodsCreated { reason, created, refused, outcome } => {
                 metrics.record_pod_create_requests(reason, created, refused);
-            }
-            Note::PodRefusedInTerminatingNamespace => {
-                let key = job.metadata.key();
-                tracing::debug!(logger = "job", key = %key, "The namespace is terminating, creating no Pods");
-                memory.update_job_memory(uid, |remembered| {
-                    remembered.namespace_termination_seen_at = Some(self.context.clock.monotonic_now());
-                });
+                self.pod_creation_pauses.record(uid, job.metadata.generation, outcome);
             }
             Note::StatusWritten(statuses) => metrics.record_counted_pods(job, &statuses[0], &statuses[1]),
             Note::FailureRecordChanged(record) => {

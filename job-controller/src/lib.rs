@@ -45,7 +45,8 @@
 //! - The back-off of an index delays no other index. After a restart of this process, existing failed Pods cause a back-off
 //!   (kubernetes/kubernetes#114650). A failure time in the future, from the clock of a node, is replaced by the time at which
 //!   this process first saw the failure.
-//! - After the server has refused a Pod because the namespace is terminating, no other Pod is created.
+//! - After the server has refused a Pod because the namespace is terminating, no other Pod is created. After admission has
+//!   changed a Pod so that it does not belong to the Job, the Pod is deleted, and further Pods are created with growing pauses.
 //! - A `FailedUpdate` Event reports that the server denies the adoption or release of a Pod, or the removal of its finalizer.
 //!   The reason may be a missing permission, a policy or a webhook.
 //! - After a sync that reaches its limit of 500 UIDs or 500 Pods, the next sync starts without waiting for an event.

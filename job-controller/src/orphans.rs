@@ -54,6 +54,7 @@ impl Controller for OrphanController {
     fn record_plan(&self, snapshot: &Snapshot, _: &Plan) {
         if let Some(job) = &snapshot.finished_or_deleted_job_uid {
             self.0.memory.forget_job(job);
+            self.0.pod_creation_pauses.forget(job);
             self.0.ledger.forget_owner(job);
         }
     }

@@ -6,6 +6,7 @@ use common::{
     controller::{Decision, Explanation},
     map::HashSet,
     meta::Uid,
+    pod_creation_pauses::PodCreationPause,
     refs::Owner,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -190,7 +191,7 @@ pub(crate) struct SyncFixture {
     pub(crate) job: JobBuilder,
     pub(crate) pods: Vec<PodBuilder>,
     pub(crate) has_unseen_writes: bool,
-    pub(crate) is_namespace_terminating: bool,
+    pub(crate) pod_creation_pause: Option<PodCreationPause>,
     pub(crate) has_stale_objects: bool,
     pub(crate) decision_settings: DecisionSettings,
     pub(crate) pod_uids_with_removed_finalizer: Vec<&'static str>,
@@ -203,7 +204,7 @@ impl JobBuilder {
             job: self,
             pods: pods.into_iter().collect(),
             has_unseen_writes: false,
-            is_namespace_terminating: false,
+            pod_creation_pause: None,
             has_stale_objects: false,
             decision_settings: default_decision_settings(),
             pod_uids_with_removed_finalizer: Vec::new(),
@@ -260,7 +261,7 @@ impl SyncFixture {
             pod_finish_first_seen_at: Arc::default(),
             failure_record: self.failure_record,
             scheduling_objects: None,
-            is_namespace_terminating: self.is_namespace_terminating,
+            pod_creation_pause: self.pod_creation_pause,
             unseen_writes: self.has_unseen_writes.then_some(unseen_writes),
             decision_settings: self.decision_settings,
             now: sync_time_plus_seconds(0),
@@ -314,6 +315,7 @@ impl SyncFixture {
         match &plan.scaling_decision {
             ScalingDecision::NoChange => "nothing".to_owned(),
             ScalingDecision::NotAllowed(why) => format!("not allowed: {why}"),
+            ScalingDecision::CreationPaused(pause) => format!("paused: {:?}", pause.reason),
             ScalingDecision::JobTerminating => "deleting".to_owned(),
             ScalingDecision::NoIndexLeft { missing_pods: missing } => format!("no index for {missing}"),
             ScalingDecision::DeleteAsFailed(victims) => format!("fail {}", names(victims)).trim().to_owned(),

@@ -173,7 +173,7 @@ fn snapshot(job: Job, pods: &[Value]) -> Snapshot {
         pod_finish_first_seen_at: Arc::default(),
         failure_record: FailureRecord { failure_count_since_success: u32::MAX, last_failure_at: Some(Timestamp::MAX) },
         scheduling_objects: None,
-        is_namespace_terminating: false,
+        pod_creation_pause: None,
         unseen_writes: None,
         decision_settings: LIMITS,
         now: "2026-11-21T09:00:00Z".parse().unwrap(),

@@ -10,6 +10,7 @@ use common::{
         delete_pod,
     },
     meta::{Meta, ResourceVersion, Uid},
+    pod_creation_pauses::PodCreationOutcome,
     pods::PODS,
 };
 use serde::Deserialize;
@@ -28,8 +29,8 @@ pub enum ReplicaSetNote {
     InvalidSelector(String),
     /// Pods are about to be created. The back-off after failed Pods counts them as replacements.
     CreatingPods,
-    /// The server refused a Pod because the namespace is terminating.
-    NamespaceIsTerminating,
+    /// The requests to create Pods have been answered.
+    PodCreationEnded(PodCreationOutcome),
     /// Pods are about to be deleted: their UIDs, and the ages of the ready ones as multiples of the youngest ready Pod's age.
     DeletingPods(Vec<Uid>, Vec<u64>),
     /// Whether the server kept the written `status.terminatingReplicas`.
@@ -70,7 +71,9 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     };
     let (managed, failed) = match &*manage {
         PodChanges::NoChange => (PodChangesOutcome::Done, None),
-        PodChanges::NotAllowed(_) | PodChanges::DelayedAfterFailures(_) => (PodChangesOutcome::NotAllowed, None),
+        PodChanges::NotAllowed(_) | PodChanges::CreationPaused(_) | PodChanges::DelayedAfterFailures(_) => {
+            (PodChangesOutcome::NotAllowed, None)
+        }
         PodChanges::UnusableTemplate(problem) => creation_impossible(problem),
         PodChanges::Create { pods_to_create_count: count, missing_pod_count: missing } => {
             create_pods(snapshot, *count, *missing, io).await
@@ -95,8 +98,11 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
 
     let until_available = timer::time_until_next_available(snapshot, &claimed, &status, snapshot.now, io.now());
     let until_allowed = timer::requeue_after(snapshot, &manage, None);
-    // A sync that must not create or delete Pods, for example after a lost answer, does not reset the back-off of its key.
-    let requeue = if managed == PodChangesOutcome::NotAllowed { Requeue::AfterPartialWork } else { Requeue::After };
+    // A sync that must not create or delete Pods, for example after a lost answer, does not reset the back-off of its key. A
+    // pause of creations is a back-off of its own.
+    let is_paused = matches!(*manage, PodChanges::CreationPaused(_));
+    let requeue =
+        if managed == PodChangesOutcome::NotAllowed && !is_paused { Requeue::AfterPartialWork } else { Requeue::After };
     Ok(until_available.into_iter().chain(until_allowed).min().map_or(Requeue::AfterPlannedDelay, requeue))
 }
 
@@ -113,24 +119,20 @@ fn creation_impossible(problem: &str) -> ManageOutcome {
 
 /// Creates Pods in batches of 1, 2, 4, ... Pods. If the server refuses all Pods, the sync sends only one request.
 async fn create_pods(snapshot: &Snapshot, count: usize, missing: usize, io: Io<'_>) -> ManageOutcome {
-    let owner = &snapshot.owner;
-    let Some(template) = &snapshot.set.template else { return creation_impossible("no template") };
+    let Snapshot { set, owner, .. } = snapshot;
+    let Some(template) = &set.template else { return creation_impossible("no template") };
     io.apply_memory_note(ReplicaSetNote::CreatingPods);
     let body = io.encode_body(|| body::new_pod_body(&owner.name, template, owner.controller_reference()));
     let request = Request::create(PODS, &owner.namespace, &Arc::default(), body);
     let why = if count == missing { Cow::Borrowed("") } else { format!("{missing} Pods are missing").into() };
     let request = request.with_generate_name(body::pod_name_prefix(&owner.name)).with_reason(why);
-    let created =
-        io.run_group(GroupConcurrency::SlowStart(usize::MAX), 0..count, |_| create_pod(io, request.clone())).await;
+    let create = |_| create_pod(io, request.clone(), owner, &set.selector);
+    let created = io.run_group(GroupConcurrency::SlowStart(usize::MAX), 0..count, create).await;
 
-    let refusals = created.into_iter().filter_map(Result::err);
-    let (namespace_terminates, others): (Vec<_>, Vec<_>) =
-        refusals.partition(|refusal| refusal.class == RefusalClass::NamespaceTerminating);
-    if !namespace_terminates.is_empty() {
-        io.apply_memory_note(ReplicaSetNote::NamespaceIsTerminating);
-    }
-    match others.first() {
-        Some(refusal) => failed_outcome(FailedPodOperation::Create, SyncError::from_refusal("", refusal)),
+    io.apply_memory_note(ReplicaSetNote::PodCreationEnded(PodCreationOutcome::from_results(&created)));
+    let mut refusals = created.into_iter().filter_map(Result::err);
+    match refusals.find(|refusal| refusal.class != RefusalClass::NamespaceTerminating) {
+        Some(refusal) => failed_outcome(FailedPodOperation::Create, SyncError::from_refusal("", &refusal)),
         None => (PodChangesOutcome::Done, None),
     }
 }

@@ -30,7 +30,8 @@
 //! - A Pod change that does not affect the count of active Pods, such as readiness, enqueues the set after 20 ms
 //!   (`replicaset-sync-batch-period`), so that one status update covers the changes of many Pods. For a set of more than 100
 //!   Pods the delay grows in proportion to the Pods, as the cost of a sync does, up to 200 ms.
-//! - After the server has refused a Pod because the namespace is terminating, no further Pod is created.
+//! - After the server has refused a Pod because the namespace is terminating, no further Pod is created. After admission has
+//!   changed a Pod so that it does not belong to the set, the Pod is deleted, and further Pods are created with growing pauses.
 //! - A `FailedUpdate` Event reports that the server denies adoptions or releases of Pods: a permission is missing, or a policy
 //!   or a webhook forbids the request.
 //! - Objects that API validation would have refused (no selector, negative counts) are not changed, and their syncs fail with
@@ -80,12 +81,12 @@ use common::{
     io::{Io, Requeue, SyncError},
     map::HashSet,
     meta::{Meta, NamespacedName, Uid},
+    pod_creation_pauses::PodCreationPauses,
     queue::{BackoffSettings, Queue},
     runtime::{LoopContext, LoopDefinition, RunningLoop},
     second_writer::OwnedWrites,
     settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tunable, WorkersFlag},
     store::Store,
-    terminating_namespaces::OwnersInTerminatingNamespaces,
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -223,8 +224,8 @@ pub struct ReplicaController<K: SetKind> {
     limits: DecisionSettings,
     /// Whether Pods of a set without siblings are ranked by the count of that set's Pods on each node.
     ranks_by_own_pods: bool,
-    /// The sets with Pods that the server has recently refused because the namespace is terminating.
-    sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
+    /// The sets for which no Pods are created for a while.
+    pod_creation_pauses: PodCreationPauses,
     /// Back-off of sets with failing Pods; `None` unless `--tune failed-pod-backoff` is on.
     backoff: Option<FailedPodBackoffs>,
     /// The last time at which a server dropped `status.terminatingReplicas` from a written status, because its version lacks
@@ -247,13 +248,12 @@ impl<K: SetKind> ReplicaController<K> {
         let store: Arc<Store<CachedSet<K>>> = Arc::default();
         let backoff =
             settings.is_tunable_on(&FAILED_POD_BACKOFF).then(|| FailedPodBackoffs::new(context.clock.clone()));
-        let refused =
-            OwnersInTerminatingNamespaces::new(context.clock.clone(), settings.tuned_duration(&EXPECTATIONS_TIMEOUT));
+        let pauses = PodCreationPauses::new(context.clock.clone(), settings.tuned_duration(&EXPECTATIONS_TIMEOUT));
         let watch = Arc::new(EventHandlers::<K> {
             queue: queue.clone(),
             replica_set_store: Arc::clone(&store),
             ledger: ledger.clone(),
-            sets_in_terminating_namespaces: refused.clone(),
+            pod_creation_pauses: pauses.clone(),
             min_debounce_period: settings.tuned_duration(&STATUS_DEBOUNCE_PERIOD),
             failed_pod_backoffs: backoff.clone(),
         });
@@ -264,7 +264,7 @@ impl<K: SetKind> ReplicaController<K> {
             metrics: ControllerMetrics::new(&context.metrics),
             limits: decision_settings::<K>(&settings),
             ranks_by_own_pods: settings.is_tunable_on(&RANK_BY_OWN_PODS),
-            sets_in_terminating_namespaces: refused,
+            pod_creation_pauses: pauses,
             backoff,
             terminating_replicas_dropped_at: Mutex::new(None),
             context,
@@ -341,10 +341,8 @@ impl<K: SetKind> Controller for ReplicaController<K> {
             }
             (ReplicaSetNote::CreatingPods, Some(backoff)) => backoff.record_pod_creation(set),
             (ReplicaSetNote::CreatingPods, None) => {}
-            (ReplicaSetNote::NamespaceIsTerminating, _) => {
-                let key = snapshot.set.metadata.key();
-                tracing::debug!(logger = K::QUEUE_NAME, key = %key, "The namespace is terminating, creating no Pods");
-                self.sets_in_terminating_namespaces.insert(set);
+            (ReplicaSetNote::PodCreationEnded(outcome), _) => {
+                self.pod_creation_pauses.record(set, snapshot.set.metadata.generation, outcome);
             }
             (ReplicaSetNote::DeletingPods(pods, age_ratios), backoff) => {
                 self.metrics.record_deletion_age_ratios(&age_ratios);

@@ -59,7 +59,7 @@ impl<K: SetKind> ReplicaController<K> {
             refs::claim_dependents(&owner, &set.selector, active, |_| true).unwrap_or_default();
         let ranked = set.replicas > 0 && claims.to_keep.len() + claims.to_adopt.len() > set.replicas;
         let colocated = if ranked { self.count_colocated_pods(&set, &claims) } else { BTreeMap::new() };
-        let terminating_namespace = self.sets_in_terminating_namespaces.contains(uid);
+        let pause = self.pod_creation_pauses.current_pause(uid, set.metadata.generation);
         let failing = self.backoff.as_ref().and_then(|backoff| backoff.backoff_of_set(uid));
         let limits =
             DecisionSettings { drops_terminating_replicas: self.drops_terminating_replicas(&set), ..self.limits };
@@ -68,7 +68,7 @@ impl<K: SetKind> ReplicaController<K> {
             owner,
             claims,
             terminating_pod_count: terminating,
-            is_namespace_terminating: terminating_namespace,
+            pod_creation_pause: pause,
             colocated_pod_counts_by_node: colocated,
             unobserved_write: blocked,
             failed_pod_backoff: failing,

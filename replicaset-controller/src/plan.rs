@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use common::{conditions, controller::ExplainPlan, pods::Phase};
+use common::{conditions, controller::ExplainPlan, pod_creation_pauses::PodCreationPause, pods::Phase};
 
 use crate::{
     objects::{ReplicaSet, Status},
@@ -79,6 +79,8 @@ pub enum PodChanges {
     NoChange,
     /// Pods must not be created or deleted now, for this reason.
     NotAllowed(String),
+    /// Pods are missing, and no Pods are created for a while.
+    CreationPaused(PodCreationPause),
     /// Pods are missing, but the set would not own a Pod created from its template.
     UnusableTemplate(&'static str),
     /// Pods are missing, and their creation is delayed after failures.
@@ -104,7 +106,7 @@ pub enum PodChanges {
 impl PodChanges {
     /// Whether Pods may be created or deleted now.
     pub fn is_pod_change_allowed(&self) -> bool {
-        !matches!(self, Self::NotAllowed(_) | Self::DelayedAfterFailures(_))
+        !matches!(self, Self::NotAllowed(_) | Self::CreationPaused(_) | Self::DelayedAfterFailures(_))
     }
 
     /// True only for `Create` and `Delete`.
@@ -172,6 +174,7 @@ impl ExplainPlan for Plan {
         }
         match &self.pod_changes {
             PodChanges::NotAllowed(why) => out.push(format!("Pods are neither created nor deleted: {why}")),
+            PodChanges::CreationPaused(pause) => out.push(format!("no Pods are created: {pause}")),
             PodChanges::UnusableTemplate(problem) => out.push(format!("no Pod can be created: {problem}")),
             PodChanges::DelayedAfterFailures(FailedPodBackoff { failed_pod_count: pods, remaining_delay: left }) => {
                 out.push(format!("{pods} Pods failed without ever being ready: next creation in {}", seconds(*left)));

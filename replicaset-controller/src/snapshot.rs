@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use common::{intern::Text, refs::DependentClaims, refs::Owner};
+use common::{
+    intern::Text,
+    pod_creation_pauses::PodCreationPause,
+    refs::{DependentClaims, Owner},
+};
 use jiff::Timestamp;
 
 use crate::{
@@ -24,8 +28,8 @@ pub struct Snapshot {
     pub claims: DependentClaims<SharedPod>,
     /// Count of terminating Pods that the set controls and selects.
     pub terminating_pod_count: usize,
-    /// Whether the namespace is terminating, so that the server refuses every Pod.
-    pub is_namespace_terminating: bool,
+    /// The pause in which no Pods are created; `None` if Pods may be created.
+    pub pod_creation_pause: Option<PodCreationPause>,
     /// Count of active Pods by node: of all sets with the same owner, or of this set only. Empty if no Pods are ranked.
     pub colocated_pod_counts_by_node: BTreeMap<Text, usize>,
     /// The reason to neither create nor delete Pods; `None` if the caches show all writes of this process for the set.

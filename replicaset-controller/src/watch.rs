@@ -7,9 +7,9 @@ use common::{
     controller::{debounce_for_pods, priority_of_origin},
     meta::{Meta, NamespacedName, Uid},
     owners::{controlling_owner, find_potential_adopters},
+    pod_creation_pauses::PodCreationPauses,
     queue::{Priority, Queue},
     store::{CacheEvent, ChangeOrigin, Store},
-    terminating_namespaces::OwnersInTerminatingNamespaces,
 };
 
 use crate::{
@@ -24,7 +24,7 @@ pub(crate) struct EventHandlers<K: SetKind> {
     pub(crate) queue: Queue<NamespacedName>,
     pub(crate) replica_set_store: Arc<Store<CachedSet<K>>>,
     pub(crate) ledger: Ledger,
-    pub(crate) sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
+    pub(crate) pod_creation_pauses: PodCreationPauses,
     /// Minimum debounce of changes that do not affect the count of active Pods; see [`debounce_for_pods`] for large sets.
     pub(crate) min_debounce_period: Duration,
     /// The back-off of sets with failing Pods; `None` unless `--tune failed-pod-backoff` is on.
@@ -55,7 +55,7 @@ impl<K: SetKind> EventHandlers<K> {
     /// Removes everything that this process keeps about a deleted set.
     pub(crate) fn forget_set(&self, set: &Uid) {
         self.ledger.forget_owner(set);
-        self.sets_in_terminating_namespaces.forget(set);
+        self.pod_creation_pauses.forget(set);
         if let Some(backoff) = &self.failed_pod_backoffs {
             backoff.end_failure_series(set);
         }

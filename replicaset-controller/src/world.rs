@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::{
     intern::Text,
     object::Object as _,
+    pod_creation_pauses::PodCreationPause,
     refs::{self, Owner},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -112,7 +113,7 @@ pub(crate) struct SnapshotBuilder {
     pub(crate) set: Value,
     pub(crate) pods: Vec<PodBuilder>,
     pub(crate) has_unobserved_write: bool,
-    pub(crate) is_namespace_terminating: bool,
+    pub(crate) pod_creation_pause: Option<PodCreationPause>,
     pub(crate) failed_pod_backoff: Option<FailedPodBackoff>,
     pub(crate) decision_settings: DecisionSettings,
     pub(crate) colocated_pod_counts_by_node: BTreeMap<Text, usize>,
@@ -123,7 +124,7 @@ pub(crate) fn set_with_pods(replicas: usize, pods: impl IntoIterator<Item = PodB
         set: web_set_json(replicas),
         pods: pods.into_iter().collect(),
         has_unobserved_write: false,
-        is_namespace_terminating: false,
+        pod_creation_pause: None,
         failed_pod_backoff: None,
         decision_settings: DecisionSettings {
             burst_replicas: 500,
@@ -172,7 +173,7 @@ impl SnapshotBuilder {
             claims: refs::claim_dependents(&owner, &set.selector, active, |_| true).unwrap_or_default(),
             terminating_pod_count: terminating,
             colocated_pod_counts_by_node: self.colocated_pod_counts_by_node.clone(),
-            is_namespace_terminating: self.is_namespace_terminating,
+            pod_creation_pause: self.pod_creation_pause,
             unobserved_write: self.has_unobserved_write.then(|| UnobservedWrite {
                 write_description: "2 deleted pods".to_owned(),
                 max_wait: Duration::from_secs(9),

@@ -123,7 +123,7 @@ fn snapshot(set: &CachedSet<ReplicaSets>, pods: &[Value]) -> Snapshot {
         owner,
         claims,
         terminating_pod_count: usize::MAX,
-        is_namespace_terminating: false,
+        pod_creation_pause: None,
         colocated_pod_counts_by_node: BTreeMap::new(),
         unobserved_write: None,
         failed_pod_backoff: None,

@@ -1,4 +1,4 @@
-use common::{intern::Text, io, meta::Meta};
+use common::{intern::Text, io, meta::Meta, pod_creation_pauses::PodCreationOutcome};
 
 use crate::objects::{CachedPod, SharedPod};
 
@@ -19,8 +19,8 @@ pub enum Note {
     /// The name of the new revision, and the hash of the existing revision with this name and equal data. `None` if no revision
     /// has this name and equal data.
     RevisionNameTaken(Option<(String, Text)>),
-    /// The server refuses new Pods because the namespace of the DaemonSet is terminating.
-    NamespaceTerminates,
+    /// The requests to create Pods have been answered.
+    PodCreationEnded(PodCreationOutcome),
     /// The answer to the creation of a Pod for the node with this name was lost, so the Pod may exist.
     PodCreationAnswerLost(Text),
     /// The server has refused to create a Pod for the node with this name. The next sync begins with the nodes after this node.

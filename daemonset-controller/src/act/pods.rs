@@ -6,6 +6,7 @@ use common::{
     api::PatchFormat,
     events::EventType,
     io::{ChildClaim, GroupConcurrency, ObjectRole, Refusal, RefusalClass, Request, SyncError, create_pod_with_answer},
+    pod_creation_pauses::PodCreationOutcome,
     pods::PODS,
 };
 use serde::Deserialize;
@@ -133,6 +134,7 @@ pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
     let created =
         io.run_group(pace, &plan.pod_creations, |creation| create_for_node(snapshot, creation, source, io)).await;
 
+    io.apply_memory_note(Note::PodCreationEnded(PodCreationOutcome::from_results(&created)));
     let count = created.iter().filter(|result| result.is_ok()).count();
     let refusals =
         plan.pod_creations.iter().zip(created).filter_map(|(creation, result)| Some((creation, result.err()?)));
@@ -169,7 +171,8 @@ async fn create_for_node(
     let request = Request::create(PODS, &snapshot.owner.namespace, &Arc::default(), body);
     // After a lost answer, no other Pod is created for this node for some time. Other nodes of the DaemonSet still get Pods.
     let request = request.with_generate_name(Arc::clone(source.generate_name())).with_role(ObjectRole::AwaitedObject);
-    let created = create_pod_with_answer(io, request.with_reason(format!("node {node}: {lack}"))).await;
+    let request = request.with_reason(format!("node {node}: {lack}"));
+    let created = create_pod_with_answer(io, request, &snapshot.owner, &snapshot.set.selector).await;
     match &created {
         // A webhook may have removed the hash label of the Pod, so that the watch does not show the Pod. Without the note, each
         // sync would create another Pod.
@@ -181,9 +184,6 @@ async fn create_for_node(
         }
         Err(Refusal { class: RefusalClass::MaybeWritten, .. }) => {
             io.apply_memory_note(Note::PodCreationAnswerLost(node.clone()));
-        }
-        Err(Refusal { class: RefusalClass::NamespaceTerminating, .. }) => {
-            io.apply_memory_note(Note::NamespaceTerminates);
         }
         Err(_) => {}
     }

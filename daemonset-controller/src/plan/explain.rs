@@ -31,7 +31,9 @@ impl ExplainPlan for Plan {
         if deferred > 0 {
             waiting.push(format!("{deferred} more nodes are left to the next syncs"));
         }
-        if let Some(due) = self.requeue_after.filter(|_| self.sync_scope != SyncScope::StatusOnly) {
+        let end_of_pause = self.pod_creation_pause.and_then(|pause| pause.requeue_after());
+        let is_explained = self.sync_scope == SyncScope::StatusOnly || self.requeue_after == end_of_pause;
+        if let Some(due) = self.requeue_after.filter(|_| !is_explained) {
             let seconds = due.as_secs().saturating_add(u64::from(due.subsec_nanos() > 0));
             waiting.push(format!("a Pod becomes available, or a failed Pod may be deleted, in {seconds}s"));
         }

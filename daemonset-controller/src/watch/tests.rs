@@ -4,6 +4,7 @@ use common::{
     clock::Clock,
     meta::{ResourceVersion, Uid},
     object::{MalformedObject, Object},
+    pod_creation_pauses::{PauseReason, PodCreationOutcome},
     queue::BackoffSettings,
 };
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ fn watch() -> EventHandlers {
         node_update_queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
         daemon_set_store: sets,
         ledger: Ledger::new(clock.clone(), Duration::from_secs(300)),
-        sets_in_terminating_namespaces: OwnersInTerminatingNamespaces::new(clock, Duration::from_secs(300)),
+        pod_creation_pauses: PodCreationPauses::new(clock, Duration::from_secs(300)),
         node_indexes: Arc::default(),
         parsed_templates: Arc::default(),
     }
@@ -143,12 +144,12 @@ async fn entries_of_a_deleted_set_are_removed() {
     let (key, uid) = (set.metadata.key(), set.metadata.uid.clone());
     watch.node_indexes.with_record(&key, &uid, |record| record.node_index = Some(set_with_pods(2).node_index("a")));
     watch.ledger.record_write(&uid, DAEMON_SETS, ResourceVersion::parse("99"));
-    watch.sets_in_terminating_namespaces.insert(&uid);
+    watch.pod_creation_pauses.record(&uid, 1, PodCreationOutcome::Pause(PauseReason::NamespaceTerminating));
     watch.on_set(&CacheEvent::Deleted(Arc::clone(&set)), ChangeOrigin::Watch);
     assert!(!watch.ledger.is_empty(), "the cache still has the set");
     watch.daemon_set_store.replace_objects_for_tests(Vec::new(), ResourceVersion::parse("10"));
     watch.on_set(&CacheEvent::Deleted(set), ChangeOrigin::Watch);
-    assert!(watch.ledger.is_empty() && !watch.sets_in_terminating_namespaces.contains(&uid));
+    assert!(watch.ledger.is_empty() && watch.pod_creation_pauses.is_empty());
     assert_eq!((watch.node_indexes.len(), watch.daemon_set_queue.len()), (0, 1));
 }
 

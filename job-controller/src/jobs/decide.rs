@@ -66,13 +66,15 @@ pub fn decide_with_adopted_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> S
     }
 }
 
-/// Returns the time until the earliest of active deadline, creation of a postponed Pod, and end of the wait for stale caches.
+/// Returns the time until the earliest of active deadline, creation of a postponed Pod, end of a pause of creations, and end of
+/// the wait for stale caches.
 fn requeue_after(snapshot: &Snapshot, situation: &PodSummary, manage: &ScalingDecision) -> Option<Duration> {
     let deadline =
         if situation.decided_job_end.is_none() { end::time_until_active_deadline(snapshot, situation) } else { None };
     let postponed = match manage {
         ScalingDecision::PostponeCreate { remaining_backoff: wait, .. } => Some(*wait),
         ScalingDecision::Create { remaining_backoff: wait, .. } => *wait,
+        ScalingDecision::CreationPaused(pause) => pause.requeue_after(),
         _ => None,
     };
     let unseen = snapshot.unseen_writes.as_ref().map(|unseen| unseen.max_wait);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use common::{
-    clock::Instant,
     map::{HashMap, HashSet},
     meta::{ResourceVersion, Uid},
     object::Resource,
@@ -30,11 +29,6 @@ pub struct JobMemory {
     pub failure_record: Option<FailureRecord>,
     /// Whether this process has written the status with the condition `Complete` or `Failed`.
     pub has_written_job_end: bool,
-    /// The last time at which the server refused a Pod because the namespace is terminating.
-    ///
-    /// A terminating namespace never becomes active again. Without this time, the sync after each deletion of a Pod by the
-    /// namespace controller would send another request in vain.
-    pub namespace_termination_seen_at: Option<Instant>,
     /// The resource and version that a cache must reach before the next sync of the Job; `None` if the next sync need not wait.
     awaited: Option<(Resource, ResourceVersion)>,
 }

@@ -53,7 +53,7 @@ impl JobController {
             pod_finish_first_seen_at: Arc::default(),
             failure_record: FailureRecord::default(),
             scheduling_objects: None,
-            is_namespace_terminating: false,
+            pod_creation_pause: None,
             unseen_writes: None,
             decision_settings: self.limits,
             now,
@@ -66,7 +66,6 @@ impl JobController {
             pod_finish_first_seen_at: seen_ended,
             failure_record: backoff,
             has_written_job_end: finished,
-            namespace_termination_seen_at: refused,
             ..
         } = self.memory.job_memory(uid);
         if finished {
@@ -81,8 +80,6 @@ impl JobController {
         let untracked_here = untracked_and_still_shown(untracked_here, &owned);
         let backoff = backoff.unwrap_or_else(|| reconstruct_failures(&job, &owned, &seen_ended));
         let (claims, unselected) = claim_pods(&without_pods.owner, &job.selector, owned, self.orphan_pods(&job));
-        let is_recent =
-            |at| self.context.clock.monotonic_now().saturating_duration_since(at) < self.expectations_timeout;
         let unseen_writes = behind.map(|(behind, left)| {
             let is_stale = matches!(behind, UnseenWrite::VersionNotReached { .. });
             let at_most = if is_stale { left.min(STALE_CACHE_RECHECK_INTERVAL) } else { left };
@@ -95,7 +92,7 @@ impl JobController {
             pod_finish_first_seen_at: seen_ended,
             failure_record: backoff,
             scheduling_objects: self.gangs.as_ref().map(|gangs| gangs.scheduling_objects(&job)).transpose()?,
-            is_namespace_terminating: refused.is_some_and(is_recent),
+            pod_creation_pause: self.pod_creation_pauses.current_pause(uid, job.metadata.generation),
             unseen_writes,
             ..without_pods
         }))

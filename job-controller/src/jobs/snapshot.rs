@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     map::{HashMap, HashSet},
     meta::Uid,
+    pod_creation_pauses::PodCreationPause,
     refs::{DependentClaims, Owner},
 };
 use jiff::Timestamp;
@@ -37,8 +38,8 @@ pub struct Snapshot {
     pub failure_record: FailureRecord,
     /// The Workloads and `PodGroups` of the Job; `None` if the gate `WorkloadWithJob` is off.
     pub scheduling_objects: Option<SchedulingObjects>,
-    /// Whether the Job's namespace is terminating, so that the server refuses every Pod.
-    pub is_namespace_terminating: bool,
+    /// The pause in which no Pods are created; `None` if Pods may be created.
+    pub pod_creation_pause: Option<PodCreationPause>,
     /// Writes of this process that the caches do not show yet; `None` if the caches show all of them.
     ///
     /// While the caches lack a write, no Pods are created or scaled down, and the Job does not end. Pods of a failing Job are

@@ -14,8 +14,8 @@ use crate::{
 
 /// Decides which Pods to create or delete, so that the set gets `spec.replicas` Pods.
 ///
-/// A plan never both creates and deletes, and never exceeds `burst-replicas`. During the back-off after failed Pods, no Pods
-/// are created. Upstream: `pkg/controller/replicaset`, `manageReplicas`.
+/// A plan never both creates and deletes, and never exceeds `burst-replicas`. During a pause of creations, and during the
+/// back-off after failed Pods, no Pods are created. Upstream: `pkg/controller/replicaset`, `manageReplicas`.
 pub fn decide_pod_changes(snapshot: &Snapshot, claimed: &[&SharedPod]) -> PodChanges {
     let set = &snapshot.set;
     if set.selector.validation_error().is_some() {
@@ -29,8 +29,8 @@ pub fn decide_pod_changes(snapshot: &Snapshot, claimed: &[&SharedPod]) -> PodCha
     }
     if claimed.len() < set.replicas {
         let missing = set.replicas - claimed.len();
-        if snapshot.is_namespace_terminating {
-            return PodChanges::NotAllowed("its namespace is terminating".to_owned());
+        if let Some(pause) = snapshot.pod_creation_pause {
+            return PodChanges::CreationPaused(pause);
         }
         return match (template_problem(snapshot), snapshot.failed_pod_backoff) {
             (Some(problem), _) => PodChanges::UnusableTemplate(problem),

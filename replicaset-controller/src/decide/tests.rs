@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use common::{
     controller::{Decision, Explanation},
     intern::Text,
+    pod_creation_pauses::{PauseReason, PodCreationPause},
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -38,6 +39,7 @@ fn deed(world: &SnapshotBuilder) -> String {
     match plan(world).pod_changes {
         PodChanges::NoChange => "nothing".to_owned(),
         PodChanges::NotAllowed(_) => "not allowed".to_owned(),
+        PodChanges::CreationPaused(pause) => format!("paused: {:?}", pause.reason),
         PodChanges::UnusableTemplate(problem) => problem.to_owned(),
         PodChanges::DelayedAfterFailures(failing) => format!("later: {}", failing.remaining_delay.as_secs()),
         PodChanges::Create { pods_to_create_count: count, missing_pod_count: missing } => {
@@ -105,6 +107,31 @@ fn no_pod_is_created_that_the_selector_would_not_match() {
     assert_eq!(deed(&stranger), "the selector does not match the labels of the template");
     stranger.set["spec"]["replicas"] = json!(0);
     assert_eq!(deed(&stranger), "nothing");
+}
+
+/// REPLICASET-79, REPLICASET-86.
+#[test]
+fn a_pause_holds_back_creations_only_and_is_explained() {
+    for (reason, deed_in_pause, why, requeue_after) in [
+        (PauseReason::NamespaceTerminating, "paused: NamespaceTerminating", "the namespace is terminating", None),
+        (
+            PauseReason::PodsChangedByAdmission,
+            "paused: PodsChangedByAdmission",
+            "admission changes them so that they do not belong to their owner, the next attempt is in 8s",
+            Some(Duration::from_millis(7500)),
+        ),
+    ] {
+        let pause = PodCreationPause { reason, remaining: Duration::from_millis(7500) };
+        for (active, wanted, expected) in [(2, 3, deed_in_pause), (3, 3, "nothing"), (3, 1, "delete 2 of 2")] {
+            let mut world = set_with_pods(wanted, ready_pods(active));
+            world.pod_creation_pause = Some(pause);
+            assert_eq!(deed(&world), expected, "{active} of {wanted}");
+            let is_paused = active < wanted;
+            assert_eq!(plan(&world).requeue_after, requeue_after.filter(|_| is_paused));
+            let waiting = is_paused.then(|| format!("no Pods are created: {why}"));
+            assert_eq!(explained(&world).waiting, Vec::from_iter(waiting));
+        }
+    }
 }
 
 /// REPLICASET-49.
@@ -454,7 +481,10 @@ fn any_world() -> impl Strategy<Value = SnapshotBuilder> {
                 .map(|left| FailedPodBackoff { failed_pod_count: 2, remaining_delay: Duration::from_secs(left) });
             world.colocated_pod_counts_by_node =
                 BTreeMap::from([("node-1".into(), counts.0), ("node-2".into(), counts.1)]);
-            world.is_namespace_terminating = deleting == 1;
+            world.pod_creation_pause = (deleting == 1).then_some(PodCreationPause {
+                reason: PauseReason::PodsChangedByAdmission,
+                remaining: Duration::from_secs(1),
+            });
             let world = if deleting == 0 { world.with_terminating_set() } else { world };
             if blocked == 0 { world.with_unobserved_write() } else { world }
         },
@@ -474,7 +504,7 @@ proptest! {
         match &plan.pod_changes {
             PodChanges::DelayedAfterFailures(_) => prop_assert!(snapshot.failed_pod_backoff.is_some() && active < wanted),
             PodChanges::Create { pods_to_create_count: count, missing_pod_count: missing } => {
-                prop_assert!(snapshot.failed_pod_backoff.is_none() && !snapshot.is_namespace_terminating);
+                prop_assert!(snapshot.failed_pod_backoff.is_none() && snapshot.pod_creation_pause.is_none());
                 prop_assert_eq!(*missing, wanted - active);
                 prop_assert_eq!(*count, burst.min(*missing));
             }
@@ -492,9 +522,9 @@ proptest! {
             }
             PodChanges::NoChange => prop_assert_eq!(active, wanted),
             PodChanges::NotAllowed(_) => {
-                let refused = snapshot.is_namespace_terminating && active < wanted;
-                prop_assert!(snapshot.owner.is_deleting || snapshot.unobserved_write.is_some() || refused);
+                prop_assert!(snapshot.owner.is_deleting || snapshot.unobserved_write.is_some());
             }
+            PodChanges::CreationPaused(_) => prop_assert!(snapshot.pod_creation_pause.is_some() && active < wanted),
             PodChanges::UnusableTemplate(_) => prop_assert!(false),
         }
         if snapshot.owner.is_deleting {

@@ -33,11 +33,14 @@ pub fn time_until_next_available(
     Some(next.map_or(full, |wait| wait.saturating_sub(passed)))
 }
 
-/// Returns the time until the first of these events: a Pod becomes available, the back-off after failed Pods ends, or this
-/// process stops waiting for its caches to show its writes.
+/// Returns the time until the first of these events: a Pod becomes available, the pause of creations or the back-off after
+/// failed Pods ends, or this process stops waiting for its caches to show its writes.
 pub fn requeue_after(snapshot: &Snapshot, manage: &PodChanges, available_in: Option<Duration>) -> Option<Duration> {
-    let allowed =
-        if let PodChanges::DelayedAfterFailures(failing) = manage { Some(failing.remaining_delay) } else { None };
+    let allowed = match manage {
+        PodChanges::CreationPaused(pause) => pause.requeue_after(),
+        PodChanges::DelayedAfterFailures(failing) => Some(failing.remaining_delay),
+        _ => None,
+    };
     let blocked = snapshot.unobserved_write.as_ref().map(|blocked| blocked.max_wait);
     [available_in, allowed, blocked].into_iter().flatten().min()
 }

@@ -41,7 +41,7 @@ fn fixture() -> Fixture {
     let ledger = Ledger::new(clock.clone(), Duration::from_mins(5));
     Fixture {
         watch: EventHandlers {
-            sets_in_terminating_namespaces: OwnersInTerminatingNamespaces::new(clock.clone(), Duration::from_mins(5)),
+            pod_creation_pauses: PodCreationPauses::new(clock.clone(), Duration::from_mins(5)),
             queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
             replica_set_store: sets,
             ledger,

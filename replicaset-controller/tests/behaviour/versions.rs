@@ -118,7 +118,7 @@ async fn a_set_in_a_terminating_namespace_tries_one_creation() {
     assert_eq!(tries.load(Ordering::Relaxed), 1);
     assert!(world.conditions_of_set("web").await.is_empty());
     let told = world.loops.as_ref().unwrap().explain(Some("shop/web"))[0]["waiting"].to_string();
-    assert!(told.contains("its namespace is terminating"), "{told}");
+    assert!(told.contains("the namespace is terminating"), "{told}");
 }
 
 /// Pods in the namespace `hostile` name a set in another namespace as their controller.

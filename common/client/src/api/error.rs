@@ -38,6 +38,9 @@ pub enum Error {
     /// The request succeeded, but the answer could not be decoded.
     #[error("the server's answer cannot be read: {0}")]
     InvalidAnswer(#[from] serde_json::Error),
+    /// The server granted the creation, but admission changed the object so that it is useless for the caller.
+    #[error("{0}")]
+    ChangedByAdmission(String),
 }
 
 /// Error status of the API server, from an answer or from a watch event.
@@ -205,7 +208,7 @@ impl Error {
         match self {
             Self::OutcomeUnknown(_) | Self::InvalidAnswer(_) => true,
             Self::Status(s) => s.code >= 500 && s.retry_after.is_none() && !s.is_from_admission(),
-            Self::Unsent(_) | Self::NotLeader => false,
+            Self::Unsent(_) | Self::NotLeader | Self::ChangedByAdmission(_) => false,
         }
     }
 
@@ -216,6 +219,7 @@ impl Error {
             Self::Unsent(_) => "unsent",
             Self::OutcomeUnknown(_) => "lost",
             Self::InvalidAnswer(_) => "answer",
+            Self::ChangedByAdmission(_) => "changed_by_admission",
             Self::Status(s) => match s.code {
                 403 => "forbidden",
                 404 => "not_found",

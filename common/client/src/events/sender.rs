@@ -184,7 +184,7 @@ impl Task {
                     return self.count("lost");
                 }
                 Error::NotLeader => return self.count("lost"),
-                Error::InvalidAnswer(_) => return self.count("created"),
+                Error::InvalidAnswer(_) | Error::ChangedByAdmission(_) => return self.count("created"),
                 Error::Status(_) => {
                     if error.is_already_exists() || error.is_namespace_terminating() {
                         tracing::debug!(v = 5, err = %error, event = outgoing.name, "Server rejected event (will not retry!)");

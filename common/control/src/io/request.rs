@@ -338,6 +338,8 @@ pub enum RefusalClass {
     NameTaken,
     /// The namespace is terminating or does not exist. No object can be created in it.
     NamespaceTerminating,
+    /// The object was created, and admission had changed it so that it does not belong to its owner.
+    ChangedByAdmission,
     /// The server refused the request for another reason, or could not be reached. Nothing was written.
     NotWritten,
     /// The request has no answer, and may have taken effect.
@@ -355,7 +357,9 @@ pub struct Refusal {
 
 impl From<api::Error> for Refusal {
     fn from(error: api::Error) -> Self {
-        let class = if error.is_namespace_terminating() {
+        let class = if matches!(error, api::Error::ChangedByAdmission(_)) {
+            RefusalClass::ChangedByAdmission
+        } else if error.is_namespace_terminating() {
             RefusalClass::NamespaceTerminating
         } else if error.is_not_found() || error.is_uid_mismatch() {
             RefusalClass::NotFound

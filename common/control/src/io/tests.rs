@@ -23,6 +23,7 @@ use crate::{
     object::Resource,
     pods::PODS,
     refs::{HasMeta, Owner},
+    selector::Selector,
 };
 
 const SETS: Resource =
@@ -145,6 +146,20 @@ fn owner() -> &'static Owner {
     Box::leak(Box::new(Owner::new(SETS, &meta)))
 }
 
+/// Returns the selector of the owner, which matches `app=web`.
+fn selector() -> &'static Selector {
+    Box::leak(Box::new(Selector::from_value(&json!({"matchLabels": {"app": "web"}}))))
+}
+
+/// Returns a Pod as the server stores it, with this value of the label `app` and the owner with this UID as its controller.
+fn stored_pod(app: &str, controller: Option<&str>) -> Value {
+    let mut pod = object("web-x", 8);
+    pod["metadata"]["labels"] = json!({"app": app});
+    let reference = controller.map(|uid| json!({"kind": "ReplicaSet", "name": "web", "uid": uid, "controller": true}));
+    pod["metadata"]["ownerReferences"] = json!(Vec::from_iter(reference));
+    pod
+}
+
 fn object(name: &str, version: u32) -> Value {
     json!({"metadata": {"name": name, "uid": name, "resourceVersion": version.to_string()}})
 }
@@ -164,8 +179,8 @@ fn sync(creates: usize) -> impl AsyncFn(Io<'_, NumberNote>) -> Result<Requeue, S
         }
         io.apply_memory_note(NumberNote(2));
         let pod = || Request::create(PODS, &"shop".into(), &"".into(), RequestBody::default());
-        let created =
-            io.run_group(GroupConcurrency::SlowStart(usize::MAX), 0..creates, |_| create_pod(io, pod())).await;
+        let create = |_| create_pod(io, pod(), owner(), selector());
+        let created = io.run_group(GroupConcurrency::SlowStart(usize::MAX), 0..creates, create).await;
         if let Some(refusal) = created.into_iter().find_map(Result::err) {
             return Err(SyncError::from_refusal("cannot create Pods", &refusal));
         }
@@ -179,7 +194,7 @@ fn sync(creates: usize) -> impl AsyncFn(Io<'_, NumberNote>) -> Result<Requeue, S
 fn granting(method: &str, name: &str, _: &Value) -> (u16, Value) {
     match method {
         "GET" => (200, json!({"metadata": {"name": "web", "uid": "SET", "resourceVersion": "3"}})),
-        "POST" => (201, object("web-x", 8)),
+        "POST" => (201, stored_pod("web", Some("SET"))),
         _ => (200, object(name, 7)),
     }
 }
@@ -238,6 +253,55 @@ async fn omitted_requests_state_their_reason() {
     );
     assert_eq!(world.requests().len(), 3, "the first batch with a refusal is the last");
     assert_eq!(*world.events.lock(), ["FailedCreate: Error creating: exceeded quota"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_admission_has_changed_is_deleted_and_is_the_last_one() {
+    let labels = "labels that the selector does not match";
+    for (app, controller, problem, preconditions) in [
+        // The Pod has its controller, so that the binding by the scheduler does not prevent the deletion.
+        ("other", Some("SET"), labels, json!({"uid": "web-x"})),
+        ("other", None, labels, json!({"uid": "web-x", "resourceVersion": "8"})),
+        ("web", Some("OTHER"), "another controller", json!({"uid": "web-x", "resourceVersion": "8"})),
+    ] {
+        let world = world(move |method, name, body| match method {
+            "POST" => (201, stored_pod(app, controller)),
+            _ => granting(method, name, body),
+        });
+        let (outcome, account) = world.run(sync(3)).await;
+        let text =
+            format!("pod \"web-x\" was stored with {problem}, probably because of an admission webhook or policy");
+        assert_eq!(outcome.unwrap_err().to_string(), format!("cannot create Pods: {text}; it was deleted"));
+        assert_eq!(*world.events.lock(), [format!("FailedCreate: Error creating: {text}; it was deleted")]);
+        assert_eq!(world.requests()[2..], ["POST pods", "DELETE web-x"]);
+        assert_eq!(world.requests.lock()[3].1["preconditions"], preconditions);
+        assert_eq!(
+            account[2..],
+            [
+                format!("create 3 Pods; 2 left out: {text}"),
+                format!("delete Pod orphan: there are too many; 1 left out: {text}"),
+                format!("delete Pod web-x: it does not belong to its owner; 1 added: {text}"),
+            ]
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_pod_that_cannot_be_deleted_is_reported_and_an_adoptable_one_stays() {
+    let denied = world(|method, name, body| match (method, name) {
+        ("POST", _) => (201, stored_pod("other", Some("SET"))),
+        ("DELETE", "web-x") => (403, status("Forbidden", "no such right")),
+        _ => granting(method, name, body),
+    });
+    let error = denied.run(sync(3)).await.0.unwrap_err();
+    assert!(error.to_string().ends_with("; it cannot be deleted: no such right"), "{error}");
+    assert_eq!(denied.events.lock().len(), 1);
+    let adoptable = world(|method, name, body| match method {
+        "POST" => (201, stored_pod("web", None)),
+        _ => granting(method, name, body),
+    });
+    adoptable.run(sync(3)).await.0.unwrap();
+    assert_eq!(adoptable.requests()[2..], ["POST pods", "POST pods", "POST pods", "DELETE orphan"]);
 }
 
 #[tokio::test(start_paused = true)]

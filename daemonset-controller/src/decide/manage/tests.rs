@@ -1,8 +1,14 @@
-use common::controller::Decision;
+use std::time::Duration;
+
+use common::{
+    controller::Decision,
+    pod_creation_pauses::{PauseReason, PodCreationPause},
+};
 use serde_json::json;
 
 use crate::{
     DaemonSetController,
+    decide::decide,
     plan::DeletionReason,
     world::{PodBuilder, SnapshotBuilder, pod, set_with_pods, set_without_pods},
 };
@@ -157,13 +163,39 @@ fn a_sync_has_a_limit_of_creations_and_deletions_and_counts_the_rest() {
     assert_eq!((plan.pod_deletions.len(), plan.deferred_node_counts.total()), (3, 2));
 }
 
+fn pause(reason: PauseReason) -> Option<PodCreationPause> {
+    Some(PodCreationPause { reason, remaining: Duration::from_millis(7500) })
+}
+
+/// DAEMONSET-88.
+#[test]
+fn a_pause_because_of_changed_pods_holds_back_creations_and_ends_with_a_sync() {
+    let explain = |world: &SnapshotBuilder| {
+        let mut snapshot = world.snapshot();
+        snapshot.pod_creation_pause = pause(PauseReason::PodsChangedByAdmission);
+        let requeue_after = decide(&snapshot).requeue_after;
+        (Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain(), requeue_after)
+    };
+    let (missing, requeue_after) = explain(&set_without_pods(3));
+    let why = "no Pods are created: admission changes them so that they do not belong to their owner";
+    assert_eq!(missing.waiting, [format!("{why}, the next attempt is in 8s")]);
+    assert!(missing.actions.iter().all(|action| !action.contains("Pod")), "{:?}", missing.actions);
+    assert_eq!(requeue_after, Some(Duration::from_millis(7500)));
+    // Outdated Pods wait while a node has no Pod, and nothing else is held back.
+    let (outdated, _) = explain(&set_with_pods(3).roll_out_to("b").without_pod(2).rolling_limits(json!(2), json!(0)));
+    assert!(outdated.actions.iter().all(|action| !action.contains("Pod")), "{:?}", outdated.actions);
+    let (surplus, requeue_after) = explain(&set_with_pods(2).taint(0, "NoExecute"));
+    assert!(surplus.actions.iter().any(|action| action.starts_with("delete Pod p0")), "{:?}", surplus.actions);
+    assert_eq!(requeue_after, None);
+}
+
 /// DAEMONSET-76.
 #[test]
 fn creations_in_a_terminating_namespace_are_not_left_to_later_syncs() {
     let mut many = set_without_pods(7);
     many.decision_settings.burst_replicas = 3;
     let mut snapshot = many.snapshot();
-    snapshot.is_namespace_terminating = true;
+    snapshot.pod_creation_pause = pause(PauseReason::NamespaceTerminating);
     let waiting = Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain().waiting;
     assert_eq!(waiting, ["no Pods are created: the namespace is terminating"]);
     // In a terminating namespace, the deletions that exceed `burst-replicas` are left to later syncs, as in other namespaces.
@@ -171,7 +203,7 @@ fn creations_in_a_terminating_namespace_are_not_left_to_later_syncs() {
         set_with_pods(7).taint(0, "NoExecute").taint(1, "NoExecute").taint(2, "NoExecute").taint(3, "NoExecute");
     many.decision_settings.burst_replicas = 3;
     let mut snapshot = many.snapshot();
-    snapshot.is_namespace_terminating = true;
+    snapshot.pod_creation_pause = pause(PauseReason::NamespaceTerminating);
     let waiting = Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain().waiting;
     assert_eq!(waiting, ["1 more nodes are left to the next syncs"]);
 }

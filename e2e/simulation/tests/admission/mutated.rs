@@ -1,9 +1,14 @@
 //! Webhooks that change what the controllers create.
 
+use std::{collections::BTreeSet, time::Duration};
+
 use sandbox::{Operation, Webhook};
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, cron_job, image, one_of_each};
+use super::{
+    Pace, RECOVERED, USUAL, WAKES,
+    cluster::{Cluster, cron_job, image, one_of_each, workload},
+};
 
 const DEPLOYMENTS: &str = "deployments.apps";
 const REPLICA_SETS: &str = "replicasets.apps";
@@ -119,4 +124,59 @@ async fn a_template_that_is_changed_on_its_way_in_makes_no_loop_of_replica_sets(
     // Less than one write a back-off and one for its Event.
     let writes = cluster.writes() - before;
     assert!(writes <= 2 * 24, "{writes} writes in an hour");
+}
+
+/// The pause of an owner after each Pod that does not belong to it.
+const PAUSES: Pace = Pace::Exponential(Duration::from_secs(1), Duration::from_secs(300));
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_no_selector_matches_are_tried_with_growing_pauses_and_none_is_left() {
+    let cluster = Cluster::start(2).await;
+    let relabel = json!([
+        add("/metadata/labels/app", json!("other")),
+        add("/metadata/labels/batch.kubernetes.io~1controller-uid", json!("other")),
+    ]);
+    cluster.sandbox.webhooks().install(Webhook::new("relabel", Operation::Create, "pods").patches(relabel));
+    for object in one_of_each() {
+        cluster.create("default", object).await;
+    }
+    let mut controller = workload("ReplicationController", "rc", json!({"replicas": 2, "selector": {"app": "rc"}}));
+    controller["apiVersion"] = json!("v1");
+    cluster.create("default", controller).await;
+    cluster.create("default", cron_job(2)).await;
+    cluster.pass(3600).await;
+    // The Pod of a StatefulSet keeps its name after its release, so that no second Pod can be created.
+    let creations = [
+        ("replicaset-controller", 2 * PAUSES.attempts()),
+        ("daemonset-controller", PAUSES.attempts()),
+        ("job-controller", 2 * PAUSES.attempts()),
+        ("statefulset-controller", USUAL.attempts() + WAKES),
+    ];
+    for (program, most) in creations {
+        let sent = cluster.sandbox.requests().count(Some(program), Some("create"), Some("pods"));
+        assert!(sent <= most, "{program}: {sent} Pods are more than {most}");
+    }
+    // For each Pod at most its creation, its deletion, its release, an Event, and a status.
+    let most = 5 * creations.iter().map(|(_, most)| most).sum::<u64>();
+    assert!(cluster.writes() <= most, "{} writes are more than {most}", cluster.writes());
+    let names = |pods: &[Value]| Vec::from_iter(pods.iter().map(|pod| pod["metadata"]["name"].clone()));
+    assert_eq!(names(&cluster.list("pods", "default").await), ["db-0"]);
+    let events = cluster.list("events", "default").await;
+    let failed = events.iter().filter(|event| event["reason"] == "FailedCreate" && event["type"] == "Warning");
+    let owners: BTreeSet<_> = failed.filter_map(|event| event["involvedObject"]["kind"].as_str()).collect();
+    let kinds = ["DaemonSet", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"];
+    assert_eq!(owners, BTreeSet::from(kinds));
+    cluster.sandbox.webhooks().remove("relabel");
+    cluster.sandbox.delete("pods", Some("default"), "db-0").await.unwrap();
+    cluster.clock.sleep(RECOVERED).await;
+    for (resource, name, field, expected) in [
+        (DEPLOYMENTS, "web", "availableReplicas", 3),
+        ("replicationcontrollers", "rc", "availableReplicas", 2),
+        (STATEFUL_SETS, "db", "availableReplicas", 2),
+        (DAEMON_SETS, "agent", "numberAvailable", 2),
+        ("jobs.batch", "sum", "succeeded", 2),
+    ] {
+        assert_eq!(cluster.status(resource, "default", name).await[field], expected, "{resource}");
+    }
+    cluster.rests().await;
 }

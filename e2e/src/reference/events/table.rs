@@ -46,7 +46,7 @@ pub(super) const COMMON: &[Event] = &[
 const CLAIM_DENIED: &str =
     "The server denies that Pods are adopted or released: a right is missing, or a policy or a webhook forbids it.";
 const POD_CREATED: &str = "A Pod was created.";
-const POD_NOT_CREATED: &str = "The creation of a Pod failed. There is no Event while the namespace is terminating.";
+const POD_NOT_CREATED: &str = "The creation of a Pod failed, or admission changed the Pod so that it does not belong to its owner. There is no Event while the namespace is terminating.";
 const POD_DELETED: &str = "A Pod was deleted.";
 const POD_NOT_DELETED: &str = "The deletion of a Pod failed for another reason than a change of the Pod.";
 

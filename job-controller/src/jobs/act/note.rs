@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use common::{io, meta::Uid};
+use common::{io, meta::Uid, pod_creation_pauses::PodCreationOutcome};
 use jiff::SignedDuration;
 
 use crate::{
@@ -25,9 +25,8 @@ pub enum Note {
         created: usize,
         /// The number of refused requests, except refusals because the namespace is terminating.
         refused: usize,
+        outcome: PodCreationOutcome,
     },
-    /// The server refuses Pods because the namespace is terminating.
-    PodRefusedInTerminatingNamespace,
     /// A status was written: the status before the write, and the status after it.
     StatusWritten(Box<[JobStatus; 2]>),
     /// The failures since the last success, to be remembered after the first status of the sync has been written.

@@ -3,6 +3,7 @@
 use common::{
     intern::Text,
     io::{GroupConcurrency, ObjectRole, Refusal, RefusalClass, Request, SyncError, create_pod, delete_pod},
+    pod_creation_pauses::PodCreationOutcome,
     pods::PODS,
 };
 
@@ -39,19 +40,16 @@ pub(super) async fn create_pods(
         let prefix = bodies.pod_generate_name(pod.completion_index);
         let name = pod.completion_index.map_or_else(String::new, |_| format!("{prefix}*")).into();
         let request = Request::create(PODS, &owner.namespace, &name, io.encode_body(|| bodies.pod_body(pod)));
-        create_pod(io, request.with_generate_name(prefix))
+        create_pod(io, request.with_generate_name(prefix), owner, &job.selector)
     };
     let created = io.run_group(GroupConcurrency::SlowStart(usize::MAX), pods.iter().copied(), create).await;
 
     let count = created.iter().filter(|created| created.is_ok()).count();
+    let outcome = PodCreationOutcome::from_results(&created);
     let refusals = created.into_iter().filter_map(Result::err);
-    let (terminating, refused): (Vec<_>, Vec<_>) =
-        refusals.partition(|refusal| refusal.class == RefusalClass::NamespaceTerminating);
-    if !terminating.is_empty() {
-        io.apply_memory_note(Note::PodRefusedInTerminatingNamespace);
-    }
+    let refused: Vec<_> = refusals.filter(|refusal| refusal.class != RefusalClass::NamespaceTerminating).collect();
     let reason = PodCreationReason::for_job(job, situation.failed_pod_count, situation.terminating_pod_count);
-    io.apply_memory_note(Note::PodsCreated { reason, created: count, refused: refused.len() });
+    io.apply_memory_note(Note::PodsCreated { reason, created: count, refused: refused.len(), outcome });
     let failed = refused.first().map(|refusal| SyncError::from_refusal("", refusal));
     (PodWrites { created_pod_count: count, ..PodWrites::default() }, failed)
 }

@@ -56,12 +56,10 @@ pub fn decide_scaling(snapshot: &Snapshot, situation: &PodSummary) -> ScalingDec
     }
     let not_replaced = if job.replaces_pods_only_when_finished() { situation.terminating_pod_count } else { 0 };
     let missing = wanted.saturating_sub(active + not_replaced);
-    match missing {
-        0 => ScalingDecision::NoChange,
-        _ if snapshot.is_namespace_terminating => {
-            ScalingDecision::NotAllowed("the namespace is terminating".to_owned())
-        }
-        _ => decide_creates(snapshot, situation, missing),
+    match (missing, snapshot.pod_creation_pause) {
+        (0, _) => ScalingDecision::NoChange,
+        (_, Some(pause)) => ScalingDecision::CreationPaused(pause),
+        (_, None) => decide_creates(snapshot, situation, missing),
     }
 }
 

@@ -36,6 +36,7 @@ impl ExplainPlan for Plan {
         let mut out = Vec::new();
         match manage {
             ScalingDecision::NotAllowed(why) => out.push(format!("Pods are neither created nor deleted: {why}")),
+            ScalingDecision::CreationPaused(pause) => out.push(format!("no Pods are created: {pause}")),
             ScalingDecision::JobTerminating => {
                 out.push("the Job is terminating: the garbage collector deletes its Pods".to_owned());
             }

@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use common::pod_creation_pauses::PodCreationPause;
+
 use super::{ControlledPod, PodSummary, PodWrites};
 
 /// The decision of one sync about the number of Pods.
@@ -11,6 +13,8 @@ pub enum ScalingDecision {
     NoChange,
     /// Pods may be neither created nor deleted now, for this reason.
     NotAllowed(String),
+    /// Pods are missing, and no Pods are created for a while.
+    CreationPaused(PodCreationPause),
     /// The Job is terminating, so the garbage collector deletes its Pods.
     JobTerminating,
     /// The Job fails, so all active Pods are deleted and count as failed.
@@ -93,7 +97,14 @@ impl ScalingDecision {
     /// Whether the sync brings the number of Pods to the wanted number. False if the Job ends or is terminating, or if
     /// Pods may be neither created nor deleted now.
     pub fn adjusts_pod_count(&self) -> bool {
-        !matches!(self, Self::DeleteAsFailed(_) | Self::DeleteUncounted(_) | Self::NotAllowed(_) | Self::JobTerminating)
+        !matches!(
+            self,
+            Self::DeleteAsFailed(_)
+                | Self::DeleteUncounted(_)
+                | Self::NotAllowed(_)
+                | Self::CreationPaused(_)
+                | Self::JobTerminating
+        )
     }
 
     /// Whether `victim` carries the finalizer, and this decision deletes Pods without counting them.
@@ -131,9 +142,11 @@ impl ScalingDecision {
     /// Returns the value of the metric label `action`.
     pub fn metric_action_label(&self) -> &'static str {
         match self {
-            Self::NotAllowed(_) | Self::JobTerminating | Self::DeleteAsFailed(_) | Self::DeleteUncounted(_) => {
-                "reconciling"
-            }
+            Self::NotAllowed(_)
+            | Self::CreationPaused(_)
+            | Self::JobTerminating
+            | Self::DeleteAsFailed(_)
+            | Self::DeleteUncounted(_) => "reconciling",
             Self::NoChange => "tracking",
             Self::DeleteSuspended(_) | Self::ScaleDown(_) => "pods_deleted",
             Self::Create { .. } | Self::PostponeCreate { .. } | Self::NoIndexLeft { .. } => "pods_created",

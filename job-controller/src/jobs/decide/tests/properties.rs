@@ -149,7 +149,7 @@ impl Model {
         let world = SyncFixture {
             job: self.job.clone(),
             pods: old.iter().map(|(name, pod)| Self::build(name, pod)).collect(),
-            is_namespace_terminating: false,
+            pod_creation_pause: None,
             has_unseen_writes: lag > 0,
             has_stale_objects: lag > 0,
             decision_settings: DecisionSettings {

@@ -1,5 +1,8 @@
 //! Decisions about the number of Pods to create, and about the choice of Pods to delete.
 
+use std::time::Duration;
+
+use common::pod_creation_pauses::{PauseReason, PodCreationPause};
 use serde_json::json;
 
 use crate::world::{SyncFixture, job, pod};
@@ -36,6 +39,30 @@ fn pods_are_created_and_deleted_up_to_the_wanted_number() {
     ] {
         let world = world(completions, parallelism, succeeded, active, terminating);
         assert_eq!(world.describe_scaling(), want, "{completions:?} {parallelism} {succeeded} {active} {terminating}");
+    }
+}
+
+/// JOB-84, JOB-94.
+#[test]
+fn a_pause_holds_back_creations_only_and_is_explained() {
+    for (reason, in_pause, why, requeue_after) in [
+        (PauseReason::NamespaceTerminating, "paused: NamespaceTerminating", "the namespace is terminating", None),
+        (
+            PauseReason::PodsChangedByAdmission,
+            "paused: PodsChangedByAdmission",
+            "admission changes them so that they do not belong to their owner, the next attempt is in 8s",
+            Some(Duration::from_millis(7500)),
+        ),
+    ] {
+        let pause = PodCreationPause { reason, remaining: Duration::from_millis(7500) };
+        for (active, expected) in [(0, in_pause), (3, "nothing"), (5, "delete run-0 run-1")] {
+            let mut world = world(Some(9), 3, 0, active, 0);
+            world.pod_creation_pause = Some(pause);
+            assert_eq!(world.describe_scaling(), expected, "{active} Pods");
+            assert_eq!(world.plan().requeue_after, requeue_after.filter(|_| active == 0));
+            let line = format!("no Pods are created: {why}");
+            assert_eq!(world.explain().waiting.contains(&line), active == 0, "{:?}", world.explain().waiting);
+        }
     }
 }
 
