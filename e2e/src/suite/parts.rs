@@ -1,17 +1,21 @@
 //! One program that runs every suite, several at the same time, because suites mostly wait.
 //!
 //! Each suite runs in a separate process of this program, with [`PART_VARIABLE`] set. The output of a suite is printed in one
-//! piece when it ends. `--list`, filters and the other flags of `cargo test` work as usual. The name of a test is
+//! piece when it ends. The last lines are the seconds that each suite took. `--list`, filters and the other flags of `cargo test` work as usual. The name of a test is
 //! `<suite>::<test>`, and a suite without a chosen test is not started.
 
 use std::{
+    cmp::Reverse,
     env,
     io::{self, Write as _},
+    iter,
     process::{Command, ExitCode, Output, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
     thread,
+    time::Duration,
 };
 
+use common::clock::Clock;
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
 use parking_lot::Mutex;
@@ -105,13 +109,17 @@ pub fn run_all(parts: Vec<Part>) -> ExitCode {
         Ok(program) => program,
         Err(error) => return fail(&format!("the path of this program is unknown: {error}")),
     };
-    let next = AtomicUsize::new(0);
+    let (clock, next) = (Clock::system(), AtomicUsize::new(0));
     let failed = Mutex::new(Vec::new());
+    let times = Mutex::new(Vec::new());
     let work = || {
         while let Some(name) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut command = Command::new(&program);
             command.args(env::args_os().skip(1)).env(PART_VARIABLE, name).stdin(Stdio::null());
-            let passed = show(name, command.output());
+            let began = clock.monotonic_now();
+            let output = command.output();
+            times.lock().push((*name, clock.monotonic_now() - began));
+            let passed = show(name, output);
             if !passed {
                 failed.lock().push(*name);
             }
@@ -122,6 +130,7 @@ pub fn run_all(parts: Vec<Part>) -> ExitCode {
             scope.spawn(work);
         }
     });
+    print!("{}", time_table(times.into_inner()));
     let failed = failed.into_inner();
     if failed.is_empty() { ExitCode::SUCCESS } else { fail(&format!("failed: {}", failed.join(", "))) }
 }
@@ -143,6 +152,14 @@ fn show(name: &str, output: io::Result<Output>) -> bool {
     }
 }
 
+/// One line for each suite with the seconds that it took, the slowest one first. Suites run at the same time, so the sum is more
+/// than the time of the program.
+fn time_table(mut times: Vec<(&'static str, Duration)>) -> String {
+    times.sort_by_key(|(_, time)| Reverse(*time));
+    let lines = times.iter().map(|(name, time)| format!("{:>7.1} s  {name}\n", time.as_secs_f64()));
+    iter::once("\nseconds of each suite\n".to_owned()).chain(lines).collect()
+}
+
 fn fail(why: &str) -> ExitCode {
     eprintln!("suites: {why}");
     ExitCode::FAILURE
@@ -157,6 +174,12 @@ fn is_chosen(arguments: &Arguments, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_table_of_times_begins_with_the_slowest_suite() {
+        let table = time_table(vec![("job", Duration::from_millis(1_250)), ("failover", Duration::from_secs(61))]);
+        assert_eq!(table, "\nseconds of each suite\n   61.0 s  failover\n    1.2 s  job\n");
+    }
 
     #[test]
     fn filters_choose_tests_by_their_suite_and_name() {
