@@ -17,7 +17,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use serde_json::Value;
 
 use super::{
-    explore::{self, Failure, Group, Listener, Report, Sum, Task},
+    explore::{self, Baselines, Failure, Group, Listener, Report, Sum, Task},
     flags::Flags,
     json::text,
     judge::{ORACLES, Oracle, judge},
@@ -111,9 +111,9 @@ fn single(flags: &Flags) -> io::Result<bool> {
     let perturbation: Perturbation = text.parse().map_err(io::Error::other)?;
     let mut well = true;
     for (suite, scenario) in explore::scenarios(flags.scenario.as_deref()) {
-        let task = |perturbation| Task { suite, scenario: scenario.name, perturbation, seed: flags.fixed_seed() };
-        let baseline = explore::one(&task(Perturbation::none()), None)?;
-        let task = task(perturbation.clone());
+        let unperturbed = Task::unperturbed(suite, scenario.name, flags.fixed_seed());
+        let baseline = explore::one(&unperturbed, None)?;
+        let task = Task { perturbation: perturbation.clone(), ..unperturbed };
         let outcome = explore::told(&task, flags.without)?;
         let violation = judge(&perturbation, &baseline, &outcome);
         let (writes, hash) = (outcome.points.len(), outcome.hash);
@@ -252,17 +252,17 @@ fn all(flags: &Flags) -> io::Result<bool> {
     let chosen = explore::scenarios(flags.scenario.as_deref());
     let teller = Teller::new(flags, true, Vec::new());
     print_head(&mut io::stdout().lock())?;
-    let baselines = explore::unperturbed(&chosen, flags.fixed_seed(), threads, &report, &teller)?;
+    let baselines = Baselines::new();
+    explore::unperturbed(&chosen, flags.fixed_seed(), &baselines, threads, &report, &teller)?;
     let mut tasks = Vec::new();
     for (suite, scenario) in &chosen {
-        let Some(baseline) = baselines.get(&(suite.name, scenario.name)) else { continue };
-        let mut perturbations = plan::all(suite, baseline);
+        let unperturbed = Task::unperturbed(suite, scenario.name, flags.fixed_seed());
+        let baseline = baselines.of(&unperturbed)?;
+        let mut perturbations = plan::all(suite, &baseline);
         perturbations.retain(|p| flags.perturb.as_ref().is_none_or(|start| p.to_string().starts_with(start)));
         // Sorted by family, in the order of the report.
         perturbations.sort_by_key(Perturbation::family);
-        let scenario = scenario.name;
-        let task = |perturbation| Task { suite, scenario, perturbation, seed: flags.fixed_seed() };
-        tasks.extend(perturbations.into_iter().map(task));
+        tasks.extend(perturbations.into_iter().map(|perturbation| Task { perturbation, ..unperturbed.clone() }));
     }
     explore::make(&tasks, &baselines, flags.without, threads, &report, &teller)?;
     print_total(&report.into_inner(), &[], &clock, began)
@@ -290,14 +290,16 @@ fn wander(flags: &Flags, budget: Duration) -> io::Result<bool> {
         if !in_time() {
             break;
         }
-        let baselines = explore::unperturbed(round, seed, threads, &report, &teller)?;
+        let baselines = Baselines::new();
+        explore::unperturbed(round, seed, &baselines, threads, &report, &teller)?;
         let mut luck = StdRng::seed_from_u64(seed);
         let mut tasks = Vec::new();
         for _ in 0..RUNS {
             for (suite, scenario) in round {
-                let Some(baseline) = baselines.get(&(suite.name, scenario.name)) else { continue };
-                let perturbation = plan::random(suite, baseline, |bound| luck.random_range(0..bound));
-                tasks.push(Task { suite, scenario: scenario.name, perturbation, seed });
+                let unperturbed = Task::unperturbed(suite, scenario.name, seed);
+                let baseline = baselines.of(&unperturbed)?;
+                let perturbation = plan::random(suite, &baseline, |bound| luck.random_range(0..bound));
+                tasks.push(Task { perturbation, ..unperturbed });
             }
         }
         for some in tasks.chunks(ROUND) {

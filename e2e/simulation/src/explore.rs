@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeMap,
     io,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
@@ -32,9 +35,42 @@ pub struct Task {
 }
 
 impl Task {
+    /// A run without a fault.
+    pub fn unperturbed(suite: &'static Suite, scenario: &'static str, seed: u64) -> Self {
+        Self { suite, scenario, perturbation: Perturbation::none(), seed }
+    }
+
     /// What it is summed up with.
     pub fn group(&self) -> Group {
         (format!("{}/{}", self.suite.name, self.scenario), self.perturbation.family())
+    }
+}
+
+/// Suite, scenario and seed of an unperturbed run.
+type BaselineKey = (&'static str, &'static str, u64);
+/// An unperturbed run; `None` until it has been made.
+type BaselineSlot = Arc<Mutex<Option<Arc<Outcome>>>>;
+
+/// The unperturbed runs with which other runs are compared. Each is made once, even if several threads ask for it.
+#[derive(Default)]
+pub struct Baselines(Mutex<BTreeMap<BaselineKey, BaselineSlot>>);
+
+impl Baselines {
+    /// Creates an empty store.
+    pub const fn new() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
+    }
+
+    /// Returns the unperturbed run of the same scenario and seed. Makes the run if there is none yet.
+    pub fn of(&self, task: &Task) -> io::Result<Arc<Outcome>> {
+        let slot = Arc::clone(self.0.lock().entry((task.suite.name, task.scenario, task.seed)).or_default());
+        let mut slot = slot.lock();
+        if let Some(outcome) = &*slot {
+            return Ok(Arc::clone(outcome));
+        }
+        let outcome = Arc::new(one(&Task::unperturbed(task.suite, task.scenario, task.seed), None)?);
+        *slot = Some(Arc::clone(&outcome));
+        Ok(outcome)
     }
 }
 
@@ -163,7 +199,27 @@ fn play(task: &Task, without: Option<Safeguard>, told: bool) -> io::Result<Outco
     let name = format!("{}/{}", task.suite.name, task.scenario);
     let missing = || io::Error::new(io::ErrorKind::NotFound, format!("there is no scenario {name}"));
     let (suite, scenario) = super::scenarios::find(&name).ok_or_else(missing)?;
-    run(Run { suite, scenario: &scenario, perturbation: &task.perturbation, seed: task.seed, without, told })
+    let cpu = || {
+        std::fs::read_to_string("/proc/thread-self/schedstat")
+            .unwrap()
+            .split(' ')
+            .next()
+            .unwrap()
+            .parse::<f64>()
+            .unwrap()
+            / 1e9
+    };
+    let began = cpu();
+    let out = run(Run { suite, scenario: &scenario, perturbation: &task.perturbation, seed: task.seed, without, told });
+    eprintln!(
+        "RUN\t{}\t{}\t{}\t{:.3}\t{}",
+        name,
+        task.perturbation,
+        std::thread::current().name().unwrap_or("-"),
+        cpu() - began,
+        out.as_ref().map_or(0, |o| o.seconds)
+    );
+    out
 }
 
 /// Does something with each of many on so many threads. Whatever fails first ends it.
@@ -187,36 +243,26 @@ pub fn each<T: Sync>(items: &[T], threads: usize, work: impl Fn(&T) -> io::Resul
     failed.into_inner()
 }
 
-/// The unperturbed run of every scenario given. One that goes wrong by itself is among the failures of the report.
+/// Makes the unperturbed runs of these scenarios that `baselines` lacks. A run that goes wrong by itself is among the failures of
+/// the report.
 pub fn unperturbed(
     scenarios: &[(&'static Suite, Scenario)],
     seed: u64,
+    baselines: &Baselines,
     threads: usize,
     report: &Mutex<Report>,
     listener: &impl Listener,
-) -> io::Result<BTreeMap<(&'static str, &'static str), Outcome>> {
-    let task = |(suite, scenario): &(&'static Suite, Scenario)| Task {
-        suite,
-        scenario: scenario.name,
-        perturbation: Perturbation::none(),
-        seed,
-    };
-    let tasks: Vec<Task> = scenarios.iter().map(task).collect();
-    report.lock().plan(&tasks);
-    let found = Mutex::new(BTreeMap::new());
-    each(&tasks, threads, |task| {
-        let outcome = one(task, None)?;
-        let violation = outcome.violation.clone();
-        found.lock().insert((task.suite.name, task.scenario), outcome.clone());
-        take_in(task, outcome, violation, None, report, listener)
-    })?;
-    Ok(found.into_inner())
+) -> io::Result<()> {
+    let tasks: Vec<Task> =
+        scenarios.iter().map(|(suite, scenario)| Task::unperturbed(suite, scenario.name, seed)).collect();
+    make(&tasks, baselines, None, threads, report, listener)
 }
 
-/// Makes all these runs and judges them by the unperturbed ones of the same seed.
+/// Makes all these runs, and compares each with the unperturbed run of the same scenario and seed. A run without a fault is taken
+/// from `baselines`.
 pub fn make(
     tasks: &[Task],
-    baselines: &BTreeMap<(&'static str, &'static str), Outcome>,
+    baselines: &Baselines,
     without: Option<Safeguard>,
     threads: usize,
     report: &Mutex<Report>,
@@ -224,11 +270,13 @@ pub fn make(
 ) -> io::Result<()> {
     report.lock().plan(tasks);
     each(tasks, threads, |task| {
+        let baseline = baselines.of(task)?;
+        if task.perturbation.0.is_empty() && without.is_none() {
+            let violation = baseline.violation.clone();
+            return take_in(task, Arc::unwrap_or_clone(baseline), violation, without, report, listener);
+        }
         let outcome = one(task, without)?;
-        let violation = match baselines.get(&(task.suite.name, task.scenario)) {
-            Some(baseline) => judge(&task.perturbation, baseline, &outcome),
-            None => outcome.violation.clone(),
-        };
+        let violation = judge(&task.perturbation, &baseline, &outcome);
         take_in(task, outcome, violation, without, report, listener)
     })
 }

@@ -113,7 +113,11 @@ pub const ORACLES: &[Oracle] = &[
         claims: "COMMON-90",
         about: "with a hostile neighbour, each wait of the users takes at most 1.5 times as long as without it, plus 5 s",
     },
-    Oracle { name: "rests", claims: "COMMON-103", about: "there are no writes in the hour after the end" },
+    Oracle {
+        name: "rests",
+        claims: "COMMON-103",
+        about: "there are no writes in the 20 minutes after the end; in the hour after it without faults, and in suites with a loop that may write once an hour",
+    },
     Oracle {
         name: "gets-there",
         claims: "COMMON-101, COMMON-102",

@@ -47,8 +47,6 @@ pub(super) const LAG: Duration = Duration::from_secs(2);
 const SETTLED: Duration = Duration::from_mins(7);
 /// The same in the end: longer than the longest back-off of a key and than a progress deadline.
 const CONVERGED: Duration = Duration::from_mins(20);
-/// For how long nothing may be written then.
-const REST: Duration = Duration::from_hours(1);
 /// How long users wait at most for anything.
 const PATIENCE: Duration = Duration::from_hours(8);
 /// How long a write takes to be seen.
@@ -219,17 +217,22 @@ async fn user(run: &Run<'_>, stage: &Arc<Stage>, notes: &Shared, waits: &mut Vec
     // What is refused or changes nothing is a write as well.
     let count = || (stage.world.lock().log().len(), stage.hub.seen.lock().points.len());
     let before = count();
-    pass(stage, notes, REST).await?;
+    let rest = scenarios::rest(run.suite, run.perturbation);
+    pass(stage, notes, rest).await?;
     let after = count();
+    let minutes = rest.as_secs() / 60;
     if after.1 > before.1 && after.0 == before.0 {
         let last = stage.hub.seen.lock().points.last().cloned();
-        let what = format!("{} writes without effect in the hour of rest; the last one: {last:?}", after.1 - before.1);
+        let what = format!(
+            "{} writes without effect in {minutes} minutes of rest; the last one: {last:?}",
+            after.1 - before.1
+        );
         return Err(violation_of("rests", what));
     }
     if after.0 > before.0 {
         let world = stage.world.lock();
         let last = world.log().last().map(|logged| logged.line(logged.at)).unwrap_or_default();
-        let what = format!("{} writes in the hour of rest; the last one: {last}", after.0 - before.0);
+        let what = format!("{} writes in {minutes} minutes of rest; the last one: {last}", after.0 - before.0);
         return Err(violation_of("rests", what));
     }
     Ok(())

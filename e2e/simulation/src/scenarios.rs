@@ -31,13 +31,17 @@ mod statefulset_invariants;
 
 use std::time::Duration;
 
+use common::settings::TunableValue;
 use jiff::Timestamp;
 use node_lifecycle_controller::monitor::NODE_LIFECYCLE_LOOP;
 use sandbox::nodes::{self, Nodes};
 
 pub(super) use job_history::pods_ended_untracked;
 
-use super::scenario::{Scenario, Suite};
+use super::{
+    perturbation::Perturbation,
+    scenario::{Scenario, Suite},
+};
 
 /// Every suite.
 pub const SUITES: &[&Suite] = &[
@@ -97,6 +101,25 @@ pub(super) fn nodes(suite: &Suite) -> nodes::Builder {
     let heartbeat = are_judged.then_some(Duration::from_secs(10));
     let both_families = suite.name == endpointslice::DUAL_STACK.name;
     Nodes::builder().count(count).zones(zones).heartbeat(heartbeat).dual_stack(both_families)
+}
+
+/// The time without a write in which a run with faults ends. It is longer than the longest back-off of a key (1000 s), and than
+/// the period of every loop that [`acts_hourly`] does not name.
+const REST: Duration = Duration::from_mins(20);
+/// The same for runs without a fault, and for suites with a loop that may write once an hour.
+const LONG_REST: Duration = Duration::from_hours(1);
+
+/// How long a run of a suite has to rest without a write at its end.
+pub(super) fn rest(suite: &Suite, perturbation: &Perturbation) -> Duration {
+    let has_long_periods = suite.programs.iter().any(|program| acts_hourly(program.name))
+        || suite.tunes.iter().any(|(_, value)| matches!(value, TunableValue::Duration(period) if *period >= REST));
+    if perturbation.0.is_empty() || has_long_periods { LONG_REST } else { REST }
+}
+
+/// Whether a program has a loop that may write with a period of up to an hour: cronjob-controller follows schedules, and
+/// statefulset-controller repeats an Event about a mismatch after an hour.
+fn acts_hourly(program: &str) -> bool {
+    [cronjob_controller::DEFINITION.name, statefulset_controller::DEFINITION.name].contains(&program)
 }
 
 /// Whether the end of a run depends on what the clocks of controllers show in between, so that one that is wrong by hours

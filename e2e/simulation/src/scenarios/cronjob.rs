@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     cronjob_invariants::{CRON_JOBS, INSTANTIATE, INVARIANTS, JOBS, PROMISES, SCHEDULED},
+    gc_invariants,
     replicaset::pod_interferences,
 };
 use crate::{
@@ -36,8 +37,17 @@ pub(super) const SUITE: Suite = Suite {
 /// Several runs of one CronJob.
 pub(super) const SERIES: Suite = Suite { name: "cronjob-series", scenarios: series, ..SUITE };
 
-/// CronJobs whose controller does not run for a while.
-pub(super) const DOWNTIME: Suite = Suite { name: "cronjob-downtime", scenarios: downtimes, ..SUITE };
+/// CronJobs whose controller does not run for a while. Another process may start the Jobs of the downtime one after the other.
+/// Then the garbage collector removes the Pods of the Jobs that the history limit removes, so that each run ends in the same state.
+pub(super) const DOWNTIME: Suite = Suite {
+    name: "cronjob-downtime",
+    programs: &[&cronjob_controller::DEFINITION, &job_controller::DEFINITION, &gc_controller::DEFINITION],
+    tunes: super::gc::TUNES,
+    scenarios: downtimes,
+    invariants: &[INVARIANTS, gc_invariants::INVARIANTS],
+    promises: &[PROMISES, gc_invariants::PROMISES],
+    ..SUITE
+};
 
 /// The night in which clocks go forward. It begins in Berlin at 01:47 and a half, before 02:00 becomes 03:00.
 pub(super) const SPRING: Suite = Suite { name: "cronjob-spring", scenarios: spring, ..SUITE };

@@ -299,10 +299,25 @@ fn records_only_its_own(world: &World, logged: &Logged) -> Result<(), String> {
     if uids.windows(2).any(|pair| pair[0] == pair[1]) { Err("a Job is recorded twice".to_owned()) } else { Ok(()) }
 }
 
+/// Of a CronJob the controller writes the status alone, and of a Job nothing: it only creates and deletes Jobs.
 fn wishes_are_the_users(_: &World, logged: &Logged) -> Result<(), String> {
     let (Some(before), Some(after)) = (logged.before(), logged.after()) else { return Ok(()) };
-    let ours = logged.by(CONTROLLER) && logged.resource() == CRON_JOBS;
-    if ours && before["spec"] != after["spec"] { Err("the spec is written".to_owned()) } else { Ok(()) }
+    if !logged.by(CONTROLLER) || logged.deletes() {
+        return Ok(());
+    }
+    if logged.resource() == JOBS {
+        return Err(format!("the Job {} is changed", text(&after, "/metadata/name")));
+    }
+    let without_status = |object: &Value| {
+        let mut object = object.clone();
+        object["status"].take();
+        for field in ["resourceVersion", "managedFields"] {
+            object["metadata"][field].take();
+        }
+        object
+    };
+    let is_changed = logged.resource() == CRON_JOBS && without_status(&before) != without_status(&after);
+    if is_changed { Err("more than the status of the CronJob is written".to_owned()) } else { Ok(()) }
 }
 
 /// In the end the unfinished Jobs that the controller created are recorded as active, and nothing else.

@@ -27,7 +27,7 @@ pub(super) const INVARIANTS: &[Invariant] = &[
     Invariant { name: "counts-each-pod-once", claims: "JOB-40, JOB-41, JOB-75", check: counts_each_pod_once },
     Invariant {
         name: "counts-what-happened",
-        claims: "JOB-29, JOB-32, JOB-42, JOB-43, JOB-54, JOB-94",
+        claims: "JOB-29, JOB-32, JOB-42, JOB-43, JOB-54, JOB-95",
         check: counts_what_happened,
     },
     Invariant { name: "finalizers-go-last", claims: "JOB-21, JOB-40", check: finalizers_go_last },

@@ -81,6 +81,18 @@ fn a_running_job_is_not_deleted() {
 }
 
 #[test]
+fn a_cron_job_whose_labels_are_written_and_a_job_that_is_changed_are_noticed() {
+    let (oracle, controller) = ("wishes-are-the-users", Impostor("cronjob-controller"));
+    let world = [cron_job(), job("backup-1"), completes("backup-1")];
+    let label = json!({"metadata": {"labels": {"seen": "yes"}}});
+    ORACLES.notice(oracle, &world, &[controller.patches("cronjobs.batch", "backup", label.clone())]);
+    ORACLES.notice(oracle, &world, &[controller.patches(JOBS, "backup-1", label)]);
+    let status = json!({"lastScheduleTime": "2026-11-21T09:47:00Z"});
+    let allowed = [controller.patches_status("cronjobs.batch", "backup", status), deletes("backup-1")];
+    ORACLES.allow(oracle, &world, &allowed);
+}
+
+#[test]
 fn a_run_that_another_one_has_overtaken_is_not_started() {
     // The acts are at 09:47:57, 09:48:27, 09:48:57 and 09:49:27, and a little later.
     let (oracle, schedule) = ("one-missed-run-is-made-up-for", json!({"schedule": "48,49 9 21 11 *"}));
