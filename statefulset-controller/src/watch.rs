@@ -59,12 +59,28 @@ impl EventHandlers {
         }
     }
 
-    /// Enqueues the sets that wait for a claim. Upstream syncs such a set only at some other event.
+    /// Enqueues the sets that wait for a claim, and the sets to which a deleted claim belongs by its name: a pending Pod of the
+    /// set needs the claim again. Upstream syncs these sets only at some other event.
     pub(crate) fn on_volume_claim(&self, event: &CacheEvent<CachedVolumeClaim>, _: ChangeOrigin) {
         self.add_waiting(PERSISTENT_VOLUME_CLAIMS, event.meta());
         if let CacheEvent::Deleted(claim) = event {
             for set in self.awaited_volume_claims.take_sets_waiting_for(&claim.metadata.key()) {
                 self.queue.add(set, Priority::Normal);
+            }
+            self.add_sets_of_claim(&claim.metadata);
+        }
+    }
+
+    /// Enqueues each set with a template and an ordinal that give the claim its name, `<template>-<set>-<ordinal>`.
+    fn add_sets_of_claim(&self, claim: &Meta) {
+        let Some((prefix, _)) = claim.name.rsplit_once('-') else { return };
+        // Names of templates and of sets may contain dashes.
+        for (dash, _) in prefix.match_indices('-') {
+            let Some(set) = self.stateful_set_store.get_decoded(&claim.namespace, &prefix[dash + 1..]) else {
+                continue;
+            };
+            if set.volume_claim_templates.iter().any(|template| template.name.as_str() == &prefix[..dash]) {
+                self.queue.add(set.metadata.key(), Priority::Normal);
             }
         }
     }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::situation::PodsByOrdinal;
 use crate::{
-    objects::{StatefulSet, Status, UpdateStrategy},
+    objects::{StatefulSet, Status},
     snapshot::SharedPod,
 };
 
@@ -45,10 +45,10 @@ pub fn with_lowered_current_replicas(counted: &Status, deletions: i32) -> Status
     Status { current_replicas: counted.current_replicas.saturating_sub(deletions).max(0), ..counted.clone() }
 }
 
-/// Makes the update revision the current revision if the rollout is complete. Upstream: `completeRollingUpdate`.
+/// Makes the update revision the current revision if the rollout is complete. Upstream: `completeRollingUpdate`, which does so
+/// only with `RollingUpdate` before Kubernetes 1.37.
 pub fn complete_rollout(set: &StatefulSet, status: &Status) -> Status {
-    let done = matches!(set.update_strategy, UpdateStrategy::RollingUpdate(_))
-        && status.updated_replicas == status.replicas
+    let done = status.updated_replicas == status.replicas
         && status.ready_replicas == status.replicas
         && status.replicas == set.replicas;
     let mut status = status.clone();

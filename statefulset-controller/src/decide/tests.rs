@@ -473,7 +473,7 @@ fn a_rollout_is_complete_when_all_pods_are_updated_and_ready() {
         |world: World| (world.plan().status.current_revision.to_string(), world.plan().status.current_replicas);
     assert_eq!(current(updated()), ("web-b".to_owned(), 3));
     assert_eq!(current(updated().pod(pod(1).of_revision("b").unready())), ("web-a".to_owned(), 0));
-    assert_eq!(current(updated().spec("updateStrategy", json!({"type": "OnDelete"}))), ("web-a".to_owned(), 0));
+    assert_eq!(current(updated().spec("updateStrategy", json!({"type": "OnDelete"}))), ("web-b".to_owned(), 3));
     assert_eq!(current(world(0).rollout_to("b")), ("web-b".to_owned(), 0));
 }
 

@@ -101,6 +101,25 @@ async fn the_deletion_of_a_claim_enqueues_the_sets_that_wait_for_it() {
     assert_eq!(ground.watch.queue.len(), 1);
 }
 
+/// STATEFULSET-5, STATEFULSET-41.
+#[tokio::test(start_paused = true)]
+async fn the_deletion_of_a_claim_enqueues_the_set_that_its_name_contains() {
+    for (name, keys) in
+        [("shop-data-web-0", 1), ("shop-data-web-12", 1), ("data-web-0", 0), ("shop-data-db-0", 0), ("x", 0)]
+    {
+        let ground = ground(0);
+        let templates =
+            json!([{"metadata": {"name": "shop-data"}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}]);
+        let set = world(3).spec("volumeClaimTemplates", templates).set;
+        let version = ResourceVersion::parse("10");
+        ground.watch.stateful_set_store.replace_objects_for_tests(Vec::new(), version);
+        ground.watch.stateful_set_store.replace_objects_for_tests(vec![read(&set)], version);
+        let claim = read(&json!({"metadata": {"name": name, "namespace": "shop"}}));
+        ground.watch.on_volume_claim(&CacheEvent::Deleted(Arc::new(claim)), ChangeOrigin::Watch);
+        assert_eq!(ground.watch.queue.len(), keys, "{name}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn entries_of_a_deleted_set_are_removed() {
     let ground = ground(0);

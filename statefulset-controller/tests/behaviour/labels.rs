@@ -153,6 +153,22 @@ async fn a_pod_whose_labels_cannot_be_restored_costs_few_requests() {
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
+/// STATEFULSET-93.
+#[tokio::test(start_paused = true)]
+async fn a_pod_beyond_the_range_that_a_user_made_is_deleted_if_it_has_the_label() {
+    let world = settled(1, json!({})).await;
+    let mut pod = world.get("pods", "web-0").await;
+    for (name, labels) in [("web-8", json!({"app": "web"})), ("web-9", json!({"app": "web", POD_NAME: "web-9"}))] {
+        pod["metadata"] = json!({"name": name, "namespace": NAMESPACE, "labels": labels});
+        pod["spec"]["hostname"] = json!(name);
+        pod["spec"].as_object_mut().unwrap().remove("nodeName");
+        world.apply(json!({"apiVersion": "v1", "kind": "Pod", "metadata": pod["metadata"], "spec": pod["spec"]})).await;
+    }
+    world.settle().await;
+    world.wait(120).await;
+    assert_eq!(world.names("pods").await, ["web-0", "web-8"]);
+}
+
 /// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
 async fn deleted_pods_are_not_read() {

@@ -101,7 +101,7 @@ async fn an_earlier_template_is_read_once_for_a_burst_of_pods() {
     assert!((1..=2).contains(&reads), "{reads} reads; the deletions may be seen in two parts");
 }
 
-/// STATEFULSET-29, STATEFULSET-31.
+/// STATEFULSET-29, STATEFULSET-31, STATEFULSET-92.
 #[tokio::test(start_paused = true)]
 async fn on_delete_replaces_only_pods_that_users_delete() {
     let world = World::new().await;
@@ -114,7 +114,12 @@ async fn on_delete_replaces_only_pods_that_users_delete() {
     world.settle().await;
     assert_eq!(world.names_and_images().await, ["web-0 img:2", "web-1 img:1"]);
     let status = world.status().await;
-    assert_ne!(status["currentRevision"], status["updateRevision"], "the rollout is never complete");
+    assert_ne!(status["currentRevision"], status["updateRevision"]);
+    world.sandbox.delete("pods", Some("shop"), "web-1").await.unwrap();
+    world.settle().await;
+    let status = world.status().await;
+    assert_eq!(status["currentRevision"], status["updateRevision"], "the rollout is complete");
+    assert_eq!(status["currentReplicas"], 2);
 }
 
 /// STATEFULSET-30, STATEFULSET-69.
