@@ -31,8 +31,8 @@
 //! - Available replicas reported by a stale ReplicaSet status are always capped at the size of the ReplicaSet. Upstream aborts
 //!   the scale-down for some stale statuses and overlooks others.
 //! - A scaling event ends even if no size has to change. In upstream, every later sync is then a scaling event.
-//! - Proportional scaling never exceeds `spec.replicas` plus maxSurge in total, even if a user has scaled a ReplicaSet by hand.
-//!   It scales down before it scales up.
+//! - Proportional scaling never raises the sum of the sizes above `spec.replicas` plus maxSurge, even if a user has scaled a
+//!   ReplicaSet by hand. It scales down before it scales up.
 //! - The status of a ReplicaSet of 100 Pods or more enqueues the Deployment after 20 ms for every 100 Pods, 200 ms at most
 //!   (`deployment-sync-batch-period`), so that one status update covers the changes of many Pods.
 //! - `Recreate` waits only for Pods that have not finished, and each finished Pod enqueues the Deployment. Pods are watched

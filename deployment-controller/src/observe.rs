@@ -33,16 +33,24 @@ const POD_RECHECK: Duration = Duration::from_secs(30);
 
 impl DeploymentController {
     pub(crate) fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
-        let Some(deployment) = self.deployments.store().get(&key.namespace, &key.name)? else {
+        let store = self.deployments.store();
+        let known = store.with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
+        let caches: [&dyn LedgerCache; 2] = [&**self.sets.store(), &**store];
+        let unseen_write =
+            known.as_ref().and_then(|uid| self.watch.ledger.first_unseen_write(uid, &caches, HashSet::default));
+        if let Some(behind) = unseen_write {
+            return Ok(Observation::waiting_for_own_writes(behind));
+        }
+        // The Deployment is read after the check of the ledger, so that it is not older than the writes in the ledger.
+        let Some(deployment) = store.get(&key.namespace, &key.name)? else {
             self.pods.stop_informer(key);
             return Ok(Observation::Gone);
         };
-        let limits = check_deployment(&deployment)?;
-        let uid = &deployment.metadata.uid;
-        let caches: [&dyn LedgerCache; 2] = [&**self.sets.store(), &**self.deployments.store()];
-        if let Some(behind) = self.watch.ledger.first_unseen_write(uid, &caches, HashSet::default) {
-            return Ok(Observation::waiting_for_own_writes(behind));
+        if known.as_ref() != Some(&deployment.metadata.uid) {
+            // The ledger was checked for a deleted Deployment, which a new Deployment of the same name has replaced.
+            return self.observe(key, now);
         }
+        let limits = check_deployment(&deployment)?;
         let owned = self.sets.store().list_by_index(ByController, &IndexValue::for_controller(&deployment.metadata))?;
         for set in &owned {
             check_set(set)?;
@@ -198,10 +206,70 @@ fn check_set(set: &ReplicaSet) -> Result<(), SyncError> {
 
 #[cfg(test)]
 mod tests {
-    use common::object::Object as _;
+    use common::{
+        api::Api,
+        clock::Clock,
+        events::EventRecorder,
+        gate::closed_write_gate,
+        meta::ResourceVersion,
+        metrics::Metrics,
+        object::Object as _,
+        queue::{BackoffSettings, Queue},
+        runtime::SharedValues,
+        settings::OperatorSettings,
+        store::CacheEntry,
+    };
+    use sandbox::Sandbox;
     use serde_json::{Value, json};
 
     use super::*;
+
+    /// Returns a controller whose informers receive nothing, because its tests never wait.
+    fn controller(clock: &Clock) -> DeploymentController {
+        let (_, gate) = closed_write_gate(clock.clone());
+        let client = Sandbox::builder().clock(clock.clone()).build().client("test");
+        let context = LoopContext {
+            api: Api::new(client, clock.clone(), gate.clone(), "test"),
+            recorder: EventRecorder::discarding_events("test", clock.clone()),
+            settings: Arc::new(OperatorSettings::new()),
+            metrics: Metrics::new(),
+            sync_callbacks: None,
+            write_sampler: None,
+            shared_values: SharedValues::default(),
+            clock: clock.clone(),
+            write_gate: gate,
+        };
+        DeploymentController::new(context, Queue::new(clock.clone(), BackoffSettings::default(), None))
+    }
+
+    /// With several threads, the cache may receive a write of this controller at any moment of `observe`.
+    #[tokio::test(start_paused = true)]
+    async fn a_snapshot_holds_each_write_that_the_ledger_takes_for_seen() {
+        let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 1);
+        let controller = controller(&clock);
+        let key = NamespacedName::new("shop", "web");
+        let entry = |version: u64| {
+            let written = deployment(|d| {
+                d["metadata"] =
+                    json!({"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": version.to_string()});
+            });
+            CacheEntry::Decoded(Arc::new(written))
+        };
+        controller.deployments.store().put_entry(entry(1), &mut Vec::new());
+        for number in 2..3000 {
+            let (written, version) = (entry(number), ResourceVersion::parse(&number.to_string()));
+            controller.watch.ledger.record_write(&Uid::new("u"), DEPLOYMENTS, version);
+            std::thread::scope(|scope| {
+                scope.spawn(|| controller.deployments.store().put_entry(written, &mut Vec::new()));
+                let snapshot = loop {
+                    if let Observation::Ready(snapshot) = controller.observe(&key, clock.now()).unwrap() {
+                        break snapshot;
+                    }
+                };
+                assert_eq!(snapshot.deployment.metadata.resource_version, version);
+            });
+        }
+    }
 
     fn deployment(change: impl FnOnce(&mut Value)) -> Deployment {
         let mut value = json!({"metadata": {"name": "web"}, "spec": {"replicas": 2,

@@ -84,7 +84,8 @@ impl Owner {
 
     /// Returns the strategic merge patch that releases the dependent with `uid` and removes `finalizers`.
     ///
-    /// The answers 404 and 422 mean that the dependent no longer exists, and count as success.
+    /// If the dependent no longer exists, the server answers 404, or 422 with a cause that names `metadata.uid`. Both count as
+    /// success.
     pub fn release_patch(&self, uid: &Uid, finalizers: &[&str]) -> Value {
         let mut metadata = json!({ "uid": uid, "ownerReferences": [{ "$patch": "delete", "uid": self.uid }] });
         if !finalizers.is_empty() {

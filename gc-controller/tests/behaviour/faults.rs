@@ -1,5 +1,7 @@
 //! Servers that fail, and kinds that cannot be watched.
 
+use std::time::Duration;
+
 use sandbox::{Action, Rule};
 use serde_json::json;
 
@@ -65,6 +67,23 @@ async fn a_lost_answer_to_a_delete_does_no_harm() {
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-88.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_is_removed_at_the_fourth_attempt_after_three_conflicts() {
+    let w = World::new().await;
+    w.map("a", &[]).await;
+    w.settle().await;
+    let conflicts = Rule::new(Action::Conflict).identity(CONTROLLER_IDENTITY).verb("patch").resource("configmaps");
+    w.sandbox.faults().add(conflicts.times(3));
+    w.reset_counters();
+    w.delete_map("a", "Foreground").await;
+    // The pauses of 10, 50 and 250 ms are up to a tenth longer.
+    w.clock.sleep(Duration::from_millis(300)).await;
+    assert_eq!((w.maps().await.len(), w.request_count("patch", "configmaps")), (1, 3));
+    w.clock.sleep(Duration::from_millis(200)).await;
+    assert_eq!((w.maps().await.len(), w.request_count("patch", "configmaps")), (0, 4));
+}
+
 /// GC-28.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_cannot_be_read_does_not_count_as_deleted() {
@@ -92,7 +111,7 @@ async fn failed_discovery_is_retried() {
     let a = w.map("a", &[]).await;
     w.map("b", &[&a]).await;
     w.delete_map("a", "Background").await;
-    w.sandbox.faults().go_down_for(std::time::Duration::from_secs(20));
+    w.sandbox.faults().go_down_for(Duration::from_secs(20));
     w.start();
     w.wait(10).await;
     w.loops.as_ref().unwrap().ready().unwrap_err();

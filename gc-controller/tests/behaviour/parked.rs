@@ -53,3 +53,15 @@ async fn parked_objects_continue_once_their_kind_is_served() {
     assert_eq!(w.maps().await, ["kept"]);
     assert_eq!(w.metric(PARKED), 0);
 }
+
+/// GC-89.
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_owner_is_in_a_group_that_no_server_has_is_parked() {
+    let w = World::new().await;
+    let owner = json!({"apiVersion": "core/v1", "kind": "ConfigMap", "name": "gone", "uid": "gone"});
+    w.create(map("kept", &[owner])).await;
+    w.wait(600).await;
+    assert_eq!((w.maps().await, w.metric(PARKED)), (vec!["kept".to_owned()], 1));
+    let shown = w.running().explain(None)[0]["parked"][0]["waiting"].clone();
+    assert_eq!(shown, "kind ConfigMap of core/v1 is not served");
+}

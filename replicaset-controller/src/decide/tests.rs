@@ -109,7 +109,7 @@ fn no_pod_is_created_that_the_selector_would_not_match() {
     assert_eq!(deed(&stranger), "nothing");
 }
 
-/// REPLICASET-79, REPLICASET-86.
+/// REPLICASET-79, REPLICASET-88.
 #[test]
 fn a_pause_holds_back_creations_only_and_is_explained() {
     for (reason, deed_in_pause, why, requeue_after) in [

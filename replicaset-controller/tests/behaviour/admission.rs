@@ -25,7 +25,7 @@ async fn cluster_with_unselected_pods(object: Value) -> TestCluster {
     world
 }
 
-/// REPLICASET-86.
+/// REPLICASET-88.
 #[tokio::test(start_paused = true)]
 async fn pods_whose_labels_are_changed_are_deleted_and_tried_with_growing_pauses() {
     for (resource, object) in [
@@ -57,7 +57,7 @@ async fn pods_whose_labels_are_changed_are_deleted_and_tried_with_growing_pauses
     }
 }
 
-/// REPLICASET-86.
+/// REPLICASET-88.
 #[tokio::test(start_paused = true)]
 async fn a_change_of_the_set_ends_the_pause() {
     for (resource, object) in [

@@ -349,6 +349,28 @@ async fn an_owner_that_was_replaced_adopts_nothing() {
     assert_eq!(world.requests(), ["GET web"]);
 }
 
+/// Releases the Pod `orphan`.
+async fn release(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
+    ChildClaim::new(owner(), PODS, &[], &[pod("orphan")]).send(io).await.take_claim_result()?;
+    Ok(Requeue::AfterPlannedDelay)
+}
+
+/// COMMON-106.
+#[tokio::test(start_paused = true)]
+async fn a_refused_release_has_failed_unless_the_server_has_another_object_of_the_name() {
+    for (field, is_done) in [("metadata.uid", true), ("metadata.ownerReferences", false), ("", false)] {
+        let world = world(move |_, _, _| {
+            let mut refused = status("Invalid", "a policy forbids it");
+            refused["code"] = json!(422);
+            refused["details"] = json!({"causes": [{"reason": "FieldValueInvalid", "field": field}]});
+            (422, refused)
+        });
+        let (outcome, _) = world.run(release).await;
+        assert_eq!(world.requests(), ["PATCH orphan"]);
+        assert_eq!(outcome.is_ok(), is_done, "{field}: {outcome:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_process_without_the_lease_stops_at_once_and_an_ending_process_begins_nothing_new() {
     let world = world(granting);

@@ -161,7 +161,7 @@ fn no_index_is_both_completed_and_failed() {
     assert_eq!(world.counted_pod_names_losing_finalizer(), ["a", "b"]);
 }
 
-/// JOB-94.
+/// JOB-95.
 #[test]
 fn pods_that_the_end_of_the_job_deletes_fail_no_index() {
     let job = || limited(3, 0).spec_field("maxFailedIndexes", 0);
@@ -193,7 +193,7 @@ fn pods_that_the_end_of_the_job_deletes_fail_no_index() {
     assert_eq!(failed_indexes(counted, [deleted("a", 0, -3), failed(), deleted("c", 2, -3)]), "1");
 }
 
-/// JOB-94.
+/// JOB-95.
 #[test]
 fn a_pod_that_a_user_deletes_fails_its_index_and_may_end_the_job() {
     let deleted = |name: &str, index: u32, second: i64| pod(name).index(index).index_failures(0, 0).deleting_at(second);
