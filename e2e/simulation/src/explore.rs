@@ -199,27 +199,7 @@ fn play(task: &Task, without: Option<Safeguard>, told: bool) -> io::Result<Outco
     let name = format!("{}/{}", task.suite.name, task.scenario);
     let missing = || io::Error::new(io::ErrorKind::NotFound, format!("there is no scenario {name}"));
     let (suite, scenario) = super::scenarios::find(&name).ok_or_else(missing)?;
-    let cpu = || {
-        std::fs::read_to_string("/proc/thread-self/schedstat")
-            .unwrap()
-            .split(' ')
-            .next()
-            .unwrap()
-            .parse::<f64>()
-            .unwrap()
-            / 1e9
-    };
-    let began = cpu();
-    let out = run(Run { suite, scenario: &scenario, perturbation: &task.perturbation, seed: task.seed, without, told });
-    eprintln!(
-        "RUN\t{}\t{}\t{}\t{:.3}\t{}",
-        name,
-        task.perturbation,
-        std::thread::current().name().unwrap_or("-"),
-        cpu() - began,
-        out.as_ref().map_or(0, |o| o.seconds)
-    );
-    out
+    run(Run { suite, scenario: &scenario, perturbation: &task.perturbation, seed: task.seed, without, told })
 }
 
 /// Does something with each of many on so many threads. Whatever fails first ends it.
