@@ -163,8 +163,8 @@ fn a_sync_has_a_limit_of_creations_and_deletions_and_counts_the_rest() {
     assert_eq!((plan.pod_deletions.len(), plan.deferred_node_counts.total()), (3, 2));
 }
 
-fn pause(reason: PauseReason) -> Option<PodCreationPause> {
-    Some(PodCreationPause { reason, remaining: Duration::from_millis(7500) })
+fn pause(reason: PauseReason) -> PodCreationPause {
+    PodCreationPause { reason, remaining: Duration::from_millis(7500) }
 }
 
 /// DAEMONSET-88.
@@ -172,7 +172,7 @@ fn pause(reason: PauseReason) -> Option<PodCreationPause> {
 fn a_pause_because_of_changed_pods_holds_back_creations_and_ends_with_a_sync() {
     let explain = |world: &SnapshotBuilder| {
         let mut snapshot = world.snapshot();
-        snapshot.pod_creation_pause = pause(PauseReason::PodsChangedByAdmission);
+        snapshot.pod_creation_pause = Some(pause(PauseReason::PodsChangedByAdmission));
         let requeue_after = decide(&snapshot).requeue_after;
         (Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain(), requeue_after)
     };
@@ -195,7 +195,7 @@ fn creations_in_a_terminating_namespace_are_not_left_to_later_syncs() {
     let mut many = set_without_pods(7);
     many.decision_settings.burst_replicas = 3;
     let mut snapshot = many.snapshot();
-    snapshot.pod_creation_pause = pause(PauseReason::NamespaceTerminating);
+    snapshot.pod_creation_pause = Some(pause(PauseReason::NamespaceTerminating));
     let waiting = Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain().waiting;
     assert_eq!(waiting, ["no Pods are created: the namespace is terminating"]);
     // In a terminating namespace, the deletions that exceed `burst-replicas` are left to later syncs, as in other namespaces.
@@ -203,7 +203,7 @@ fn creations_in_a_terminating_namespace_are_not_left_to_later_syncs() {
         set_with_pods(7).taint(0, "NoExecute").taint(1, "NoExecute").taint(2, "NoExecute").taint(3, "NoExecute");
     many.decision_settings.burst_replicas = 3;
     let mut snapshot = many.snapshot();
-    snapshot.pod_creation_pause = pause(PauseReason::NamespaceTerminating);
+    snapshot.pod_creation_pause = Some(pause(PauseReason::NamespaceTerminating));
     let waiting = Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain().waiting;
     assert_eq!(waiting, ["1 more nodes are left to the next syncs"]);
 }

@@ -159,7 +159,7 @@ async fn pods_that_no_selector_matches_are_tried_with_growing_pauses_and_none_is
     // For each Pod at most its creation, its deletion, its release, an Event, and a status.
     let most = 5 * creations.iter().map(|(_, most)| most).sum::<u64>();
     assert!(cluster.writes() <= most, "{} writes are more than {most}", cluster.writes());
-    let names = |pods: &[Value]| Vec::from_iter(pods.iter().map(|pod| pod["metadata"]["name"].clone()));
+    let names = |pods: &[Value]| pods.iter().map(|pod| pod["metadata"]["name"].clone()).collect::<Vec<_>>();
     assert_eq!(names(&cluster.list("pods", "default").await), ["db-0"]);
     let events = cluster.list("events", "default").await;
     let failed = events.iter().filter(|event| event["reason"] == "FailedCreate" && event["type"] == "Warning");
