@@ -48,7 +48,7 @@ async fn restore_and_pass_lost_versions(world: &World, backup: &Backup) {
     faults.clear();
 }
 
-/// COMMON-108.
+/// COMMON-107.
 #[tokio::test(start_paused = true)]
 async fn a_deployment_is_followed_within_a_minute_after_a_restore_of_etcd() {
     let (world, backup) = world_with_backup().await;
@@ -73,7 +73,7 @@ async fn a_deployment_is_followed_within_a_minute_after_a_restore_of_etcd() {
     assert_eq!(restart_count(world.loops.as_ref().unwrap().metrics()), "1");
 }
 
-/// COMMON-108.
+/// COMMON-107.
 #[tokio::test(start_paused = true)]
 async fn an_older_lease_reveals_lost_versions_that_the_server_has_passed_again() {
     let (mut world, _) = world_with_backup().await;
@@ -101,7 +101,7 @@ async fn an_older_lease_reveals_lost_versions_that_the_server_has_passed_again()
     assert!(assembly.gate().is_open(), "the process still leads");
 }
 
-/// COMMON-108.
+/// COMMON-107.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_is_refused_again_reveals_lost_versions_without_an_election() {
     let (world, backup) = world_with_backup().await;

@@ -109,7 +109,8 @@ async fn a_terminating_namespace_causes_neither_events_nor_retries() {
     world.clear_logs();
     world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "deployments");
     world.sandbox.delete("namespaces", None, NAMESPACE).await.unwrap();
-    world.wait(600.0).await;
+    // Less than the progress deadline, at which each Deployment is synced.
+    world.wait(300.0).await;
     assert_eq!(world.request_count("create", REPLICA_SETS), 1);
     assert_eq!(world.request_count("create", "events"), 0);
     assert_eq!(world.get_web().await["status"]["conditions"], conditions);

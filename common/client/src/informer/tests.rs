@@ -568,7 +568,7 @@ async fn a_watch_that_breaks_in_the_middle_of_a_line_is_resumed_after_a_pause() 
     world.saw(&["+a i", "~a w", "+b w"]).await;
 }
 
-/// COMMON-108.
+/// COMMON-107.
 #[tokio::test(start_paused = true)]
 async fn a_server_with_an_older_version_after_a_broken_connection_is_read_again_without_a_minimum_version() {
     let mut world = World::new();
@@ -591,7 +591,7 @@ async fn a_server_with_an_older_version_after_a_broken_connection_is_read_again_
     assert_eq!((*reports.borrow(), world.informer().version()), (1, ResourceVersion::parse("8")));
 }
 
-/// COMMON-108.
+/// COMMON-107.
 #[tokio::test(start_paused = true)]
 async fn a_bookmark_of_a_lagging_server_takes_no_cache_back() {
     let mut world = World::new();
