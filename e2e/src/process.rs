@@ -120,6 +120,7 @@ impl Launch {
             .argument(format!("--kubeconfig={}", kubeconfig.display()))
             .argument("--debug-address=127.0.0.1:0")
             .argument("--secure-port=0")
+            .argument("--lead-without-release")
     }
 
     /// Any program, without arguments.

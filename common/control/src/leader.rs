@@ -7,6 +7,9 @@
 //!      └── (never: a process that lost its Lease ends) ◄─────┘ 10 s without a success
 //! ```
 //! [`step`] decides which requests one attempt sends; this module waits, sends the requests, and moves the [`gate`](crate::gate).
+//! A candidate that finds no Lease creates it *held*: nobody leads until an operator releases the Lease, because
+//! kube-controller-manager may still run the same loops. A Lease that was deleted under its leader is created again by that leader.
+//!
 //! Times written by other candidates are never compared with this machine's clock: a Lease expires when *this* candidate has not
 //! seen it change for the lease duration. Only a successful renewal moves the deadline of the gate. A process that was stopped
 //! therefore finds its gate closed when it resumes. The deadline includes the time in which the machine was suspended, although
@@ -17,9 +20,9 @@
 //! releases the Lease for that standby. The new leader is ready only after its probation. If it crashes before, another version
 //! takes the Lease back. See [`probation`]. Candidates that do not know probations take part as usual.
 //!
-//! Upstream: `client-go/tools/leaderelection`. There are three differences: the deadline counts from the sending of the last
-//! successful renewal, not from the next attempt; a watch notices a released Lease, not only the next poll; and the Lease is
-//! released only when nothing in this process can still write.
+//! Upstream: `client-go/tools/leaderelection`. There are four differences: a Lease that does not exist is created held; the
+//! deadline counts from the sending of the last successful renewal, not from the next attempt; a watch notices a released Lease,
+//! not only the next poll; and the Lease is released only when nothing in this process can still write.
 
 mod counted;
 mod lease;
@@ -120,8 +123,7 @@ impl Election {
         let clock = api.clock().clone();
         let status = ElectionStatus { state: Arc::default(), clock: clock.clone(), settings: settings.clone() };
         let (sender, order) = channel::channel(ElectionCommand::Lead);
-        let memory =
-            CandidateMemory::new(&settings.identity, settings.stated_lease_duration(), settings.probation.clone());
+        let memory = CandidateMemory::new(&settings);
         let metrics = ElectionMetrics::new(metrics, &settings);
         Self {
             settings,
@@ -402,13 +404,20 @@ impl Election {
             lease.as_ref().is_some_and(|lease| lease.record.is_held_for_hand_over()),
             self.status.is_held_for_hand_over(),
         );
+        let is_held_after_leading = lease.as_ref().is_some_and(|lease| lease.record.is_held_after_leading());
         self.metrics.lease_held_gauge.set(f64::from(is_held));
+        self.metrics.lease_held_after_leading_gauge.set(f64::from(is_held_after_leading));
         let lock = self.lease_path();
         if is_held && !was_held {
-            tracing::info!(lock, "The lease is held for a hand-over: standing by until the hold is deleted");
+            let release = self.status.release_command();
+            tracing::info!(
+                lock,
+                release,
+                "The lease is held: standing by until it is released, once kube-controller-manager no longer runs these loops"
+            );
         }
         if was_held && !is_held {
-            tracing::info!(lock, "The lease is no longer held for a hand-over");
+            tracing::info!(lock, "The lease is no longer held");
         }
         let mut state = self.status.state.lock();
         state.lease = lease;

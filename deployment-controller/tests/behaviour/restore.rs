@@ -78,7 +78,10 @@ async fn a_deployment_is_followed_within_a_minute_after_a_restore_of_etcd() {
 async fn an_older_lease_reveals_lost_versions_that_the_server_has_passed_again() {
     let (mut world, _) = world_with_backup().await;
     world.crash();
-    let election = leader::ElectionSettings::new("kube-system", "deployment-controller", "me".to_owned());
+    let election = leader::ElectionSettings {
+        leads_without_release: true,
+        ..leader::ElectionSettings::new("kube-system", "deployment-controller", "me".to_owned())
+    };
     let client = world.sandbox.client(CONTROLLER_IDENTITY);
     let assembly: RunningLoops = start_loops(StartParameters {
         leadership: LeadershipMode::Elected(election),

@@ -26,7 +26,10 @@ async fn only_writes_of_a_second_writer_raise_the_alarm() {
         }
         world.create_object(object).await;
     }
-    let election = leader::ElectionSettings::new("kube-system", "deployment-controller", "me".to_owned());
+    let election = leader::ElectionSettings {
+        leads_without_release: true,
+        ..leader::ElectionSettings::new("kube-system", "deployment-controller", "me".to_owned())
+    };
     let assembly = start_loops(StartParameters {
         leadership: LeadershipMode::Elected(election),
         second_writer_search_period: Duration::from_mins(5),

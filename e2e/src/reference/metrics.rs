@@ -38,6 +38,7 @@ async fn known(definition: &'static ProgramDefinition) -> Known {
         let probation = Some(ProbationSettings { version: definition.version.to_owned(), probation_time: TIME });
         let election = leader::ElectionSettings {
             probation,
+            leads_without_release: true,
             ..leader::ElectionSettings::new("default", definition.name, "one".to_owned())
         };
         let TunableValue::Duration(second_writer_period) = SECOND_WRITER_SEARCH_PERIOD.default_value else { continue };

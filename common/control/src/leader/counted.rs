@@ -26,8 +26,10 @@ impl ProbationCounters {
 /// The metrics of one election, labelled with the name of its Lease.
 pub(super) struct ElectionMetrics {
     pub(super) leading_gauge: Gauge,
-    /// 1 while the Lease is held for a hand-over.
+    /// 1 while the Lease is held.
     pub(super) lease_held_gauge: Gauge,
+    /// 1 while the Lease is held although a process has led with it.
+    pub(super) lease_held_after_leading_gauge: Gauge,
     pub(super) slow_path_total: Counter,
     /// `None` without `--probation`.
     pub(super) probation_counters: Option<ProbationCounters>,
@@ -48,7 +50,12 @@ impl ElectionMetrics {
         );
         let held = gauge(
             "nonet_leader_election_held",
-            "1 while the lease is held for a hand-over, so that no process leads, as intended. \
+            "1 while the lease is held, so that no process leads until an operator releases it. \
+             'name' is the string used to identify the lease.",
+        );
+        let held_after_leading = gauge(
+            "nonet_leader_election_held_after_leading",
+            "1 while the lease is held although a process has led with it, so that nobody does its work any more. \
              'name' is the string used to identify the lease.",
         );
         let help = "Total number of slow path exercised in renewing leader leases. \
@@ -60,6 +67,7 @@ impl ElectionMetrics {
         Self {
             leading_gauge: leading,
             lease_held_gauge: held,
+            lease_held_after_leading_gauge: held_after_leading,
             slow_path_total: slow_path,
             probation_counters: probations,
         }

@@ -13,8 +13,15 @@ use serde_json::{Map, Value, json};
 
 use crate::meta::ResourceVersion;
 
-/// The holder identity of a hold: a Lease that an operator creates to prevent leadership (`deploy/controllers/*/hold`).
+/// The holder identity of a held Lease, which nobody takes. A process that finds no Lease creates it held; an operator may hold
+/// it at any time.
 pub const HAND_OVER_HOLDER_IDENTITY: &str = "held-for-hand-over";
+
+/// `leaseDurationSeconds` of a Lease that is created held: ten years, for programs that do not know holds.
+const HOLD_DURATION_SECONDS: i64 = 10 * 365 * 24 * 3600;
+
+/// `leaseDurationSeconds` of a Lease that its leader has released, as upstream writes it.
+const RELEASED_DURATION_SECONDS: i64 = 1;
 
 /// The five fields of a Lease that an election writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,13 +49,64 @@ impl LeaseRecord {
             && self.transition_count == other.transition_count
     }
 
+    /// Returns `leaseDurationSeconds`; zero if the field is negative.
     pub(super) fn stated_duration(&self) -> Duration {
         Duration::from_secs(u64::try_from(self.duration_seconds).unwrap_or(0))
     }
 
-    /// Whether an operator holds the Lease for a hand-over. Such a Lease never expires.
+    /// Returns a record that prevents leadership until an operator releases it. It keeps what `last` says about past leaders.
+    pub(super) fn held(last: Option<&Self>) -> Self {
+        Self {
+            holder_identity: HAND_OVER_HOLDER_IDENTITY.to_owned(),
+            duration_seconds: HOLD_DURATION_SECONDS,
+            acquire_time: last.and_then(|last| last.acquire_time),
+            renew_time: None,
+            transition_count: last.map_or(0, |last| last.transition_count),
+        }
+    }
+
+    /// Returns the record that a leader writes when nothing in its process can write any more.
+    pub(super) fn released(now: Timestamp, transition_count: i64) -> Self {
+        Self {
+            holder_identity: String::new(),
+            duration_seconds: RELEASED_DURATION_SECONDS,
+            acquire_time: Some(now),
+            renew_time: Some(now),
+            transition_count,
+        }
+    }
+
+    /// Whether the Lease is held: nobody leads until an operator releases it. Such a Lease never expires.
     pub fn is_held_for_hand_over(&self) -> bool {
         self.holder_identity == HAND_OVER_HOLDER_IDENTITY
+    }
+
+    /// Whether a process has led with this Lease.
+    pub fn has_been_led(&self) -> bool {
+        self.acquire_time.is_some() || self.transition_count > 0
+    }
+
+    /// Whether the Lease is held although a process has led with it, so that nobody does its work.
+    pub fn is_held_after_leading(&self) -> bool {
+        self.is_held_for_hand_over() && self.has_been_led()
+    }
+
+    /// Whether no other process has taken the Lease between the two records.
+    pub(super) fn is_same_term(&self, other: &Self) -> bool {
+        self.transition_count == other.transition_count && self.acquire_time == other.acquire_time
+    }
+
+    /// Whether the Lease has a holder that may lead, so that the Lease expires if it does not change.
+    pub(super) fn is_led(&self) -> bool {
+        !self.holder_identity.is_empty() && !self.is_held_for_hand_over()
+    }
+
+    /// Whether the last leader has released the Lease itself, so that it does not write any more. A Lease without a holder that an
+    /// operator has edited does not look like this.
+    pub(super) fn is_released(&self) -> bool {
+        self.holder_identity.is_empty()
+            && self.duration_seconds == RELEASED_DURATION_SECONDS
+            && self.acquire_time == self.renew_time
     }
 }
 

@@ -26,6 +26,9 @@ pub struct ElectionSettings {
     pub retry_period: Duration,
     /// Version of this candidate, and length of a probation; `None` if versions do not matter.
     pub probation: Option<ProbationSettings>,
+    /// Whether this candidate takes a Lease that does not exist. If false, it creates the Lease held, and waits until an operator
+    /// releases it.
+    pub leads_without_release: bool,
 }
 
 impl ElectionSettings {
@@ -39,6 +42,7 @@ impl ElectionSettings {
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
             probation: None,
+            leads_without_release: false,
         }
     }
 

@@ -51,6 +51,10 @@ impl ElectionState {
     fn is_held(&self) -> bool {
         self.lease.as_ref().is_some_and(|lease| lease.record.is_held_for_hand_over())
     }
+
+    fn is_held_after_leading(&self) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.record.is_held_after_leading())
+    }
 }
 
 impl ElectionStatus {
@@ -59,7 +63,7 @@ impl ElectionStatus {
         self.state.lock().is_leading
     }
 
-    /// Whether an operator holds the Lease for a hand-over.
+    /// Whether the Lease is held, so that nobody leads until an operator releases it.
     pub fn is_held_for_hand_over(&self) -> bool {
         self.state.lock().is_held()
     }
@@ -91,20 +95,31 @@ impl ElectionStatus {
         format!("-n {} {}", self.settings.namespace, self.settings.name)
     }
 
+    /// Returns the command that releases a held Lease.
+    pub fn release_command(&self) -> String {
+        format!("kubectl nonet release {}", self.kubectl_lease_arguments())
+    }
+
     /// Returns the role of this process in the election, as a phrase for operators.
     pub fn role_summary(&self) -> String {
         let state = self.state.lock();
         if state.is_leading {
             "leads".to_owned()
         } else if state.is_held() {
+            let history = if state.is_held_after_leading() { ", although a process has led before" } else { "" };
             format!(
-                "stands by, as every replica does: the Lease is held for a hand-over. To end the hold: kubectl delete lease {}",
-                self.kubectl_lease_arguments()
+                "stands by, as every replica does: the Lease is held{history}. Once kube-controller-manager no longer runs \
+                 these loops: {}",
+                self.release_command()
             )
         } else if state.holder().is_empty() {
             "stands by, and the Lease has no holder".to_owned()
         } else {
-            format!("stands by for {}", state.holder())
+            let stated = state.lease.as_ref().map_or(Duration::ZERO, |lease| lease.record.stated_duration());
+            let duration = Some(duration::format(stated)).filter(|_| stated > self.settings.lease_duration);
+            let duration =
+                duration.map_or_else(String::new, |text| format!(", whose Lease lasts {text} without a renewal"));
+            format!("stands by for {}{duration}", state.holder())
         }
     }
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{
     lease::{LeaseObject, LeaseRecord},
     probation::{self, LeaderTerm, LeaseAnnotations, ProbationSettings, RequestingStandby},
+    settings::ElectionSettings,
 };
 use crate::{
     clock::Instant,
@@ -48,23 +49,35 @@ pub(super) struct CandidateMemory {
     pub(super) permitted_standby: Option<RequestingStandby>,
     /// The time until which a deleted Lease is left to its last leader, which may still write; `None` if no Lease was deleted.
     pub(super) deleted_lease_reserved_until: Option<Instant>,
+    /// The time until which another process may write that has led with this Lease; `None` if no such process is known.
+    other_writes_until: Option<Instant>,
+    /// The time of the first of the latest reads that found no Lease; `None` if the last read found one.
+    absent_since: Option<Instant>,
+    /// How long a leader may write without a renewal.
+    renew_deadline: Duration,
+    /// Whether this candidate takes a Lease that does not exist.
+    leads_without_release: bool,
 }
 
 impl CandidateMemory {
     /// Creates the memory of a candidate that has not read the Lease.
-    pub(super) fn new(identity: &str, lease_duration: Duration, probation: Option<ProbationSettings>) -> Self {
+    pub(super) fn new(settings: &ElectionSettings) -> Self {
         Self {
-            identity: identity.to_owned(),
-            lease_duration,
+            identity: settings.identity.clone(),
+            lease_duration: settings.stated_lease_duration(),
             observed: None,
             last_read_record: None,
             predecessor_written_versions: None,
-            probation,
+            probation: settings.probation.clone(),
             has_filled_caches: false,
             term: None,
             newly_failed_version: None,
             permitted_standby: None,
             deleted_lease_reserved_until: None,
+            other_writes_until: None,
+            absent_since: None,
+            renew_deadline: settings.renew_deadline,
+            leads_without_release: settings.leads_without_release,
         }
     }
 
@@ -79,19 +92,37 @@ impl CandidateMemory {
             (Some(read), Some((_, since))) if read.equals_in_seconds(&lease.record) => *since,
             _ => now.instant,
         };
-        self.last_read_record = Some(lease.record.clone());
+        let record = &lease.record;
+        if record.is_released() {
+            self.other_writes_until = None;
+        } else if record.is_led() {
+            let is_another = record.holder_identity != self.identity;
+            // At least the own lease duration, because somebody may have edited the duration in the Lease.
+            self.other_writes_until = is_another.then(|| since + record.stated_duration().max(self.lease_duration));
+        } else if !self.last_read_record.as_ref().is_some_and(|last| !last.is_led() && last.is_same_term(record)) {
+            // An operator has held or released the Lease since the last read, and its leader may not have noticed it yet.
+            self.other_writes_until = Some(now.instant + self.lease_duration);
+        }
+        self.absent_since = None;
+        self.last_read_record = Some(record.clone());
         self.observed = Some((lease.clone(), since));
         since
     }
 
-    /// Returns the time at which the Lease of another holder expires; `None` without such a Lease, or for a hold.
-    fn other_lease_expires_at(&self) -> Option<Instant> {
-        let (lease, since) = self.observed.as_ref()?;
-        let record = &lease.record;
-        let is_another = !record.holder_identity.is_empty()
-            && record.holder_identity != self.identity
-            && !record.is_held_for_hand_over();
-        is_another.then(|| *since + record.stated_duration())
+    /// Whether this candidate was the holder when it last read or wrote the Lease.
+    fn holds_lease(&self) -> bool {
+        self.lease().is_some_and(|lease| lease.record.holder_identity == self.identity)
+    }
+
+    /// Returns the time until which this candidate does not create the Lease that it has not found.
+    fn absent_lease_left_until(&mut self, now: Instant) -> Option<Instant> {
+        // A leader that this candidate has never seen creates its deleted Lease again before it has to stop its writes.
+        let first = *self.absent_since.get_or_insert(now);
+        let may_have_leader =
+            !self.leads_without_release || self.last_read_record.as_ref().is_some_and(LeaseRecord::is_led);
+        let recreated_by = may_have_leader.then(|| first + self.renew_deadline);
+        let until = self.other_writes_until.max(self.deleted_lease_reserved_until).max(recreated_by);
+        until.filter(|until| *until > now && !self.holds_lease())
     }
 
     /// Returns the record that this candidate writes when it takes the Lease.
@@ -195,6 +226,8 @@ enum ExpectedReply {
     Lease,
     /// A write that is based on a read.
     Write,
+    /// The creation of a Lease that is held.
+    Hold,
     /// A standby's request for the Lease of another holder.
     RequestForLease,
 }
@@ -246,25 +279,43 @@ impl ElectionAttempt {
                 ControlFlow::Break(AttemptOutcome::HeldByOther { holder: lease.record.holder_identity })
             }
             (ExpectedReply::Lease, ElectionReply::NotFound(_)) => {
-                // The Lease was deleted. Its leader will create the Lease again, and may write until it notices the deletion.
-                let until = memory.other_lease_expires_at().max(memory.deleted_lease_reserved_until);
-                if let Some(until) = until.filter(|until| *until > now.instant) {
+                // The Lease may have been deleted. Its leader then creates the Lease again, and may write until it notices the
+                // deletion.
+                if let Some(until) = memory.absent_lease_left_until(now.instant) {
                     return ControlFlow::Break(AttemptOutcome::LeftToOthers { until });
                 }
+                let last = memory.lease().map(|lease| &lease.record);
+                if !memory.holds_lease() && !memory.leads_without_release {
+                    self.expected_reply = ExpectedReply::Hold;
+                    let held = LeaseObject { metadata: Map::new(), record: LeaseRecord::held(last) };
+                    return ControlFlow::Continue(ElectionRequest::Create(held));
+                }
                 self.expected_reply = ExpectedReply::Write;
-                let mut created =
-                    LeaseObject { metadata: Map::new(), record: memory.record_for_take_over(now.wall_clock_time, 0) };
+                let mut record = memory.record_for_take_over(now.wall_clock_time, 0);
+                if let Some(last) = last.filter(|_| memory.holds_lease()) {
+                    record.acquire_time = last.acquire_time;
+                    record.transition_count = last.transition_count;
+                }
+                let mut created = LeaseObject { metadata: Map::new(), record };
                 memory.start_term(&LeaseAnnotations::default(), &LeaseRecord::default(), &mut created);
                 ControlFlow::Continue(ElectionRequest::Create(created))
             }
+            (ExpectedReply::Hold, ElectionReply::Lease(lease)) => {
+                memory.record_read(&lease, now);
+                // The Lease did not exist for so long that no leader is left.
+                memory.other_writes_until = None;
+                ControlFlow::Break(AttemptOutcome::HeldByOther { holder: lease.record.holder_identity })
+            }
             (ExpectedReply::Lease, ElectionReply::Lease(lease)) => self.decide_take_over(memory, lease, now),
             // Another candidate was faster, or the answer was lost.
-            (ExpectedReply::Write, ElectionReply::Failed(_) | ElectionReply::NotFound(_)) if !self.has_write_failed => {
+            (ExpectedReply::Write | ExpectedReply::Hold, ElectionReply::Failed(_) | ElectionReply::NotFound(_))
+                if !self.has_write_failed =>
+            {
                 (self.has_write_failed, self.expected_reply) = (true, ExpectedReply::Lease);
                 ControlFlow::Continue(ElectionRequest::Get)
             }
             (ExpectedReply::Lease, ElectionReply::Failed(why))
-            | (ExpectedReply::Write, ElectionReply::Failed(why) | ElectionReply::NotFound(why)) => {
+            | (ExpectedReply::Write | ExpectedReply::Hold, ElectionReply::Failed(why) | ElectionReply::NotFound(why)) => {
                 ControlFlow::Break(AttemptOutcome::Failed { failure: why })
             }
             (ExpectedReply::RequestForLease, reply) => {
@@ -285,6 +336,8 @@ impl ElectionAttempt {
         mut lease: LeaseObject,
         now: CurrentTime,
     ) -> ControlFlow<AttemptOutcome, ElectionRequest> {
+        // A leader whose Lease has lost its holder takes it again: other candidates leave it to this leader meanwhile.
+        let was_ours = memory.holds_lease();
         let since = memory.record_read(&lease, now);
         let record = &lease.record.clone();
         let found = LeaseAnnotations::from_lease(&lease);
@@ -293,17 +346,18 @@ impl ElectionAttempt {
         if record.is_held_for_hand_over() {
             return ControlFlow::Break(held);
         }
-        let free_at = if record.holder_identity.is_empty() { since } else { since + record.stated_duration() };
-        if !record.holder_identity.is_empty() && !ours && free_at > now.instant {
+        let free_at = memory.other_writes_until.unwrap_or(since);
+        if record.is_led() && !ours && free_at > now.instant {
             let Some(question) = memory.lease_with_request(&lease, &found) else { return ControlFlow::Break(held) };
             self.expected_reply = ExpectedReply::RequestForLease;
             return ControlFlow::Continue(ElectionRequest::Replace(question));
         }
-        if let Some(probation) = memory.probation.as_ref().filter(|_| !ours) {
-            let until =
-                free_at + found.take_over_delay(&memory.identity, &probation.version, record, memory.lease_duration);
-            if until > now.instant {
-                return ControlFlow::Break(AttemptOutcome::LeftToOthers { until });
+        if !ours && !was_ours {
+            let delay = memory.probation.as_ref().map_or(Duration::ZERO, |probation| {
+                found.take_over_delay(&memory.identity, &probation.version, record, memory.lease_duration)
+            });
+            if free_at + delay > now.instant {
+                return ControlFlow::Break(AttemptOutcome::LeftToOthers { until: free_at + delay });
             }
         }
         let mut record_written =
@@ -359,13 +413,7 @@ pub(super) fn released_lease(
         return None;
     }
     let mut released = lease.clone();
-    released.record = LeaseRecord {
-        holder_identity: String::new(),
-        duration_seconds: 1,
-        acquire_time: Some(now),
-        renew_time: Some(now),
-        transition_count: lease.record.transition_count,
-    };
+    released.record = LeaseRecord::released(now, lease.record.transition_count);
     if let Some(left) = left {
         let annotations = released.metadata.entry("annotations").or_insert_with(|| json!({}));
         annotations[succession::WRITTEN_VERSIONS_ANNOTATION] = json!(left.to_annotation(lease.record.transition_count));

@@ -204,8 +204,12 @@ struct Candidate {
     running: channel::Receiver<()>,
 }
 
+/// Starts a candidate that takes a missing Lease.
 fn candidate(server: &Server, who: usize, skew: i64) -> Candidate {
-    let settings = ElectionSettings::new("kube-system", "replicaset-controller", format!("c{who}"));
+    let settings = ElectionSettings {
+        leads_without_release: true,
+        ..ElectionSettings::new("kube-system", "replicaset-controller", format!("c{who}"))
+    };
     start(server, who, skew, settings, || true)
 }
 
@@ -574,7 +578,7 @@ fn renewals_within_one_second_are_not_noticed() {
         renew_time: at(renewed),
         transition_count: 0,
     };
-    let mut memory = CandidateMemory::new("me", SECOND * 15, None);
+    let mut memory = CandidateMemory::new(&ElectionSettings::new("kube-system", "x", "me".to_owned()));
     let start = tokio::time::Instant::from_std(std_instant());
     let mut look = |record: lease::LeaseRecord, seconds: u64| {
         let now =

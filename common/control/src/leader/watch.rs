@@ -82,7 +82,8 @@ async fn watch_lease_once(
         let now_free = match event["type"].as_str() {
             Some("DELETED") => {
                 let is_led = !holder.is_empty() && holder != HAND_OVER_HOLDER_IDENTITY;
-                let duration = Duration::from_secs(spec["leaseDurationSeconds"].as_u64().unwrap_or_default());
+                let stated = Duration::from_secs(spec["leaseDurationSeconds"].as_u64().unwrap_or_default());
+                let duration = stated.max(settings.lease_duration);
                 *seen.deleted_lease_expires_at.lock() = is_led.then(|| api.clock().monotonic_now() + duration);
                 !is_led
             }

@@ -216,6 +216,11 @@ pub fn clap_command(definition: &ProgramDefinition) -> Command {
                 election.retry_period,
                 "Pause between attempts to acquire or renew the Lease",
             ),
+            switch(
+                "lead-without-release",
+                false,
+                "Take a Lease that does not exist, instead of creating it held; only where nothing else runs these loops",
+            ),
             flag("leader-elect-resource-lock", "KIND", "Kind of the lock; only leases is supported")
                 .default_value("leases"),
             flag("leader-elect-resource-name", "NAME", "Name of the Lease").default_value(definition.name),
@@ -430,6 +435,7 @@ fn election(
         lease_duration: given.get("leader-elect-lease-duration"),
         renew_deadline: given.get("leader-elect-renew-deadline"),
         retry_period: given.get("leader-elect-retry-period"),
+        leads_without_release: given.get("lead-without-release"),
         probation: given
             .option("probation")
             .filter(|time: &Duration| !time.is_zero())

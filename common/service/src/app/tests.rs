@@ -182,7 +182,10 @@ pub(super) const DEFINITION: ProgramDefinition = ProgramDefinition {
 
 fn parts(world: &World, seed: u64, settings: OperatorSettings) -> StartParameters {
     let clock = Clock::simulated(Timestamp::from_second(1_700_000_000).unwrap(), seed);
-    let election = leader::ElectionSettings::new("kube-system", "ticker-controller", format!("c{seed}"));
+    let election = leader::ElectionSettings {
+        leads_without_release: true,
+        ..leader::ElectionSettings::new("kube-system", "ticker-controller", format!("c{seed}"))
+    };
     StartParameters {
         settings: Arc::new(settings),
         leadership: LeadershipMode::Elected(election),
@@ -224,6 +227,7 @@ fn versioned(world: &World, seed: u64, version: &str, warm_up: u64) -> StartPara
         leader::probation::ProbationSettings { version: version.to_owned(), probation_time: Duration::from_mins(1) };
     let election = leader::ElectionSettings {
         probation: Some(probation),
+        leads_without_release: true,
         ..leader::ElectionSettings::new("kube-system", "ticker-controller", format!("c{seed}"))
     };
     StartParameters {

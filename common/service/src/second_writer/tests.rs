@@ -123,7 +123,10 @@ fn world() -> World {
         })
     };
     let writes = WriteLog::default();
-    let settings = ElectionSettings::new("kube-system", "deployment-controller", "me".to_owned());
+    let settings = ElectionSettings {
+        leads_without_release: true,
+        ..ElectionSettings::new("kube-system", "deployment-controller", "me".to_owned())
+    };
     let election =
         Election::new(settings, api.clone(), Arc::new(keeper), writes.clone(), recorder.clone(), &Metrics::new());
     let sampler = WriteSampler::new(clock.clone(), writes, [LOOP.owned_writes]);

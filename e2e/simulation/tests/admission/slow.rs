@@ -113,7 +113,10 @@ async fn a_leader_renews_its_lease_while_all_its_workers_wait() {
         sandbox.create(set).await.unwrap();
     }
     let client = sandbox.client("replicaset-controller");
-    let lease = leader::ElectionSettings::new("kube-system", "replicaset-controller", "a".to_owned());
+    let lease = leader::ElectionSettings {
+        leads_without_release: true,
+        ..leader::ElectionSettings::new("kube-system", "replicaset-controller", "a".to_owned())
+    };
     let parts = StartParameters::new(client, clock.clone(), replicaset_controller::LOOPS);
     let assembly = start_loops(StartParameters { leadership: LeadershipMode::Elected(lease), ..parts });
     clock.sleep(Duration::from_mins(2)).await;

@@ -15,6 +15,7 @@ fn settings_of(version: &str, identity: &str) -> ElectionSettings {
     let probation = ProbationSettings { version: version.to_owned(), probation_time: PROBATION };
     ElectionSettings {
         probation: Some(probation),
+        leads_without_release: true,
         ..ElectionSettings::new("kube-system", "replicaset-controller", identity.to_owned())
     }
 }
@@ -495,6 +496,7 @@ impl ClientGo {
                         let mut lease: Value = serde_json::from_slice(&api.get(target()).await.unwrap()).unwrap();
                         lease["spec"]["holderIdentity"] = json!("");
                         lease["spec"]["leaseDurationSeconds"] = json!(1);
+                        lease["spec"]["acquireTime"] = lease["spec"]["renewTime"].clone();
                         api.replace(target(), &lease).await.unwrap();
                         return;
                     }
