@@ -27,7 +27,7 @@ use self::{
 };
 use crate::{
     object::Resource,
-    version::{self, BuildVersion, KUBERNETES_VERSION},
+    version::{BuildVersion, KUBERNETES_VERSION},
 };
 
 pub use family::{Counters, Gauges, Histograms};
@@ -221,25 +221,16 @@ impl Metrics {
         info.with_label_values(&[name, version, KUBERNETES_VERSION.commit, KUBERNETES_VERSION.git_version]).set(1.0);
     }
 
-    /// Serves `kubernetes_build_info` and `version_info`.
-    pub fn serve_kubernetes_build_info(&self, component: &str) {
-        let platform = format!("{}/{}", version::os(), version::arch());
+    /// Serves `version_info`, with the implemented version of Kubernetes.
+    ///
+    /// Upstream's `kubernetes_build_info` is left out: it names the version of the cluster's own components, and alerts compare it
+    /// over all of them. Nonet implements one version beside servers of several; `nonet_build_info` has it.
+    pub fn serve_version_info(&self, component: &str) {
         let BuildVersion {
-            major,
-            minor,
             major_and_minor: minor_version,
             previous_major_and_minor: previous_minor_version,
-            git_version,
-            commit,
+            ..
         } = KUBERNETES_VERSION;
-        self.gauge(
-            "kubernetes_build_info",
-            Stability::Beta,
-            "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
-            &["build_date", "compiler", "git_commit", "git_tree_state", "git_version", "go_version", "major", "minor", "platform"],
-        )
-        .with_label_values(&["", "rustc", commit, "", git_version, "", major, minor, &platform])
-        .set(1.0);
         let help = "Provides the compatibility version info of the component. The component label is the name of the component, usually kube, but is relevant for aggregated-apiservers.";
         let labels = &["binary", "component", "emulation", "min_compat"];
         let info = self.gauge("version_info", Stability::Alpha, help, labels);
@@ -321,9 +312,9 @@ mod tests {
     }
 
     #[test]
-    fn feature_gates_and_build_are_served_like_upstream() {
+    fn feature_gates_and_the_implemented_version_are_served_like_upstream() {
         let metrics = Metrics::new();
-        metrics.serve_kubernetes_build_info("kube");
+        metrics.serve_version_info("kube");
         metrics.serve_feature_gate("PodDeletionCost", "BETA", true);
         let text = metrics.render_prometheus();
         assert!(text.contains("kubernetes_feature_enabled{name=\"PodDeletionCost\",stage=\"BETA\"} 1\n"), "{text}");
@@ -333,6 +324,7 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(text.contains("# HELP kubernetes_build_info [BETA] "), "{text}");
+        // Alerts that compare the versions of all components would fire beside every other version of the API server.
+        assert!(!text.contains("kubernetes_build_info"), "{text}");
     }
 }

@@ -5,10 +5,6 @@ use std::{env::consts, sync::OnceLock};
 /// The implemented Kubernetes release, and the commit of this build.
 #[derive(Clone, Copy, Debug)]
 pub struct BuildVersion {
-    /// Major version of Kubernetes, for example `1`.
-    pub major: &'static str,
-    /// Minor version of Kubernetes, for example `36`.
-    pub minor: &'static str,
     /// Major and minor version of Kubernetes, for example `1.36`.
     pub major_and_minor: &'static str,
     /// The minor version before [`BuildVersion::major_and_minor`], for example `1.35`.
@@ -21,8 +17,6 @@ pub struct BuildVersion {
 
 /// The Kubernetes release that this build implements, with the commit of this build.
 pub const KUBERNETES_VERSION: BuildVersion = BuildVersion {
-    major: "1",
-    minor: "36",
     major_and_minor: "1.36",
     previous_major_and_minor: "1.35",
     git_version: "v1.36.2",

@@ -118,9 +118,8 @@ mod tests {
     }
 
     /// Literals of such files that are labels, values of labels and names of queues.
-    const OTHER: [&str; 6] = [
+    const OTHER: [&str; 5] = [
         "garbage_collector_graph_changes",
-        "git_tree_state",
         "noexec_taint_pod",
         "pod_garbage_collector",
         "pod_management_policy",

@@ -273,7 +273,7 @@ fn register_program_metrics(
     metrics: &Metrics,
 ) {
     metrics.serve_process_metrics(clock.now());
-    metrics.serve_kubernetes_build_info("kube");
+    metrics.serve_version_info("kube");
     metrics.serve_nonet_build_info(definition.name, definition.version);
     for gate in definition.all_feature_gates() {
         metrics.serve_feature_gate(
