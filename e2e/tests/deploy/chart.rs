@@ -197,7 +197,7 @@ fn values_reach_the_objects_that_they_are_about() {
     let objects = objects.unwrap().unwrap();
     let find = |kind: &str, name: &str| &objects[&(kind.to_owned(), name.to_owned())];
     for (kind, name) in
-        [("ServiceMonitor", "nonet"), ("PrometheusRule", "nonet"), ("PrometheusRule", "nonet-gc-controller-absence")]
+        [("PodMonitor", "nonet"), ("PrometheusRule", "nonet"), ("PrometheusRule", "nonet-gc-controller-absence")]
     {
         assert_eq!(find(kind, name)["metadata"]["labels"]["release"], "stack", "{kind} {name}");
     }

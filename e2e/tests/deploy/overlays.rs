@@ -691,7 +691,7 @@ fn an_alert_for_absence_is_there_exactly_for_controllers_that_are_scraped() {
             .map(str::to_owned)
             .collect();
         let scraped =
-            if of_kind(&objects, "ServiceMonitor").is_empty() { BTreeSet::new() } else { expected.controllers };
+            if of_kind(&objects, "PodMonitor").is_empty() { BTreeSet::new() } else { expected.controllers };
         assert_eq!(alerts, scraped, "{path}");
     }
 }
@@ -699,8 +699,8 @@ fn an_alert_for_absence_is_there_exactly_for_controllers_that_are_scraped() {
 #[test]
 fn prometheus_keeps_its_own_token() {
     let objects = Kustomize::default().build(&deploy("overlays/monitored"));
-    for monitor in of_kind(&objects, "ServiceMonitor") {
-        for endpoint in monitor["spec"]["endpoints"].as_array().unwrap() {
+    for monitor in of_kind(&objects, "PodMonitor") {
+        for endpoint in monitor["spec"]["podMetricsEndpoints"].as_array().unwrap() {
             assert!(endpoint["bearerTokenFile"].is_null(), "{endpoint}");
             let secret = find(&objects, "Secret", &endpoint["authorization"]["credentials"]["name"]);
             assert_eq!(secret["type"], "kubernetes.io/service-account-token");

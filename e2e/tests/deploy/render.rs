@@ -57,7 +57,7 @@ fn rank(object: &Value) -> u32 {
         | "PodDisruptionBudget"
         | "NetworkPolicy"
         | "FlowSchema"
-        | "ServiceMonitor"
+        | "PodMonitor"
         | "PrometheusRule" => 4,
         other => panic!("when does {other} come?"),
     }
