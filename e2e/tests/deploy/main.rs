@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
 
 mod add_a_controller;
+mod alerts;
 mod chart;
 mod images;
 mod kind;
@@ -218,7 +219,9 @@ fn every_controller_has_an_alert_for_its_absence_and_nothing_else_has() {
         let path = format!("controllers/{name}/absence/rule.yaml");
         let [rule] = &alerts(&path)[..] else { panic!("{path}: one alert") };
         assert_eq!(rule["alert"], "NonetControllerIsAbsent");
-        assert_eq!(rule["expr"], format!("absent(leader_election_master_status{{job=\"{name}\"}})"));
+        let status = format!("leader_election_master_status{{name=\"{name}\"}}");
+        let own_series = "and on (cluster, namespace, job, instance) nonet_build_info";
+        assert_eq!(rule["expr"], format!("absent({status} {own_series})"));
         assert_eq!(rule["annotations"]["summary"], format!("{name} is absent"));
     }
     // Those of all installations would be wrong where a controller is left out.
@@ -254,7 +257,8 @@ fn every_alert_has_a_section_of_its_own_in_the_page_about_troubles() {
     for rule in all_alerts() {
         let alert = rule["alert"].as_str().unwrap();
         assert!(sections.contains(alert), "{PAGE} has no section for {alert}");
-        assert_eq!(rule["annotations"]["runbook"], format!("{PAGE}#{}", anchor(alert)), "{alert}");
+        let url = format!("https://nonet.invalid/{PAGE}#{}", anchor(alert));
+        assert_eq!(rule["annotations"]["runbook_url"], url, "{alert}");
         named.insert(alert.to_owned());
     }
     let outdated: Vec<_> = sections.iter().filter(|of| of.starts_with("Nonet") && !named.contains(**of)).collect();

@@ -90,7 +90,7 @@ pub(crate) fn deploy(path: &str) -> PathBuf {
     root().join("deploy").join(path)
 }
 
-fn of_kind<'a>(objects: &'a Rendered, kind: &str) -> Vec<&'a Value> {
+pub(crate) fn of_kind<'a>(objects: &'a Rendered, kind: &str) -> Vec<&'a Value> {
     objects.iter().filter(|((k, _), _)| k == kind).map(|(_, object)| object).collect()
 }
 
@@ -483,6 +483,8 @@ fn the_scrape_configuration_has_the_port_of_every_static_pod() {
         .collect();
     let scrape = &yaml("static-pods/scrape.yaml")[0]["scrape_configs"][0];
     assert_eq!(scrape["scheme"], "https");
+    // All nodes have the same addresses, so that the label instance has to differ for alerts that group by it.
+    assert_eq!(scrape["relabel_configs"], json!([{"target_label": "instance", "replacement": "NODE"}]));
     let targets: BTreeMap<String, String> = scrape["static_configs"]
         .as_array()
         .unwrap()

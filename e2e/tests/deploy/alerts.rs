@@ -1,0 +1,161 @@
+//! The alerts fire where they should, and stay silent about the series of other programs.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use e2e::skips;
+use serde_json::{Value, json};
+
+use crate::{
+    all_alerts, alerts,
+    kustomize::Kustomize,
+    metrics, names,
+    overlays::{deploy, of_kind},
+    page, root, yaml,
+};
+
+/// The cases for `promtool test rules`.
+const RULE_TESTS: &str = "e2e/tests/deploy/alerts/rule-tests.yaml";
+
+/// Keeps the series of Nonet among those of all programs that serve the same metrics.
+const OWN_SERIES: &str = "and on (cluster, namespace, job, instance) nonet_build_info";
+
+/// The address that a release replaces by the address of its own pages.
+const PAGES: &str = "https://nonet.invalid/";
+
+fn alert_name(rule: &Value) -> String {
+    rule["alert"].as_str().expect("the name of an alert").to_owned()
+}
+
+#[test]
+fn every_alert_has_a_firing_and_a_silent_case() {
+    let cases: Value = serde_saphyr::from_str(&page(RULE_TESTS)).unwrap();
+    let (mut firing, mut silent) = (BTreeSet::new(), BTreeSet::new());
+    for test in cases["tests"].as_array().unwrap() {
+        for case in test["alert_rule_test"].as_array().unwrap() {
+            let name = case["alertname"].as_str().unwrap().to_owned();
+            let expected = case["exp_alerts"].as_array().unwrap_or_else(|| panic!("{name}: exp_alerts"));
+            if expected.is_empty() { silent.insert(name) } else { firing.insert(name) };
+        }
+    }
+    let all: BTreeSet<String> = all_alerts().iter().map(alert_name).collect();
+    assert_eq!(firing, all, "alerts with a firing case");
+    assert_eq!(silent, all, "alerts with a silent case");
+}
+
+/// The rules of all installed files in the format of Prometheus, with only the summary as annotation.
+fn plain_rules() -> Value {
+    let absence = names().into_iter().map(|name| format!("controllers/{name}/absence/rule.yaml"));
+    let mut groups = Vec::new();
+    for path in absence.chain(["components/monitoring/alerts.yaml".to_owned()]) {
+        for group in yaml(&path)[0]["spec"]["groups"].as_array().unwrap() {
+            let mut group = group.clone();
+            for rule in group["rules"].as_array_mut().unwrap() {
+                rule["annotations"] = json!({"summary": rule["annotations"]["summary"]});
+            }
+            groups.push(group);
+        }
+    }
+    json!({"groups": groups})
+}
+
+#[test]
+fn alerts_fire_and_stay_silent_in_promtool() {
+    const TEST: &str = "deploy::alerts::alerts_fire_and_stay_silent_in_promtool";
+    let is_installed = Command::new("promtool").arg("--version").output().is_ok();
+    skips::note(TEST, (!is_installed).then_some("promtool is not installed"));
+    if !is_installed {
+        return;
+    }
+    let directory: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rule-tests");
+    fs::create_dir_all(&directory).unwrap();
+    // JSON is valid YAML.
+    fs::write(directory.join("rules.yaml"), plain_rules().to_string()).unwrap();
+    fs::copy(root().join(RULE_TESTS), directory.join("rule-tests.yaml")).unwrap();
+    for arguments in [["check", "rules", "rules.yaml"], ["test", "rules", "rule-tests.yaml"]] {
+        let output = Command::new("promtool").args(arguments).current_dir(&directory).output().unwrap();
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "promtool {}: {stdout}{stderr}", arguments.join(" "));
+    }
+}
+
+#[test]
+fn alerts_judge_only_series_of_nonet() {
+    for rule in all_alerts() {
+        let expression = rule["expr"].as_str().unwrap();
+        let shared: usize = metrics(expression)
+            .iter()
+            .filter(|name| !name.starts_with("nonet_"))
+            .map(|name| expression.matches(name.as_str()).count())
+            .sum();
+        assert_eq!(expression.matches(OWN_SERIES).count(), shared, "{expression}");
+    }
+}
+
+#[test]
+fn alerts_keep_clusters_and_namespaces_apart() {
+    for rule in alerts("components/monitoring/alerts.yaml") {
+        let expression = rule["expr"].as_str().unwrap();
+        let groupings: Vec<&str> = expression.split(" by (").skip(1).collect();
+        assert!(!groupings.is_empty(), "{expression}");
+        for grouping in groupings {
+            assert!(grouping.starts_with("cluster, namespace, "), "{expression}");
+        }
+    }
+    // These alerts have no labels but those of the rule.
+    for name in names() {
+        let rule = &alerts(&format!("controllers/{name}/absence/rule.yaml"))[0];
+        assert_eq!(rule["labels"], json!({"severity": "critical", "name": name}));
+    }
+}
+
+#[test]
+fn prometheus_finds_replicas_by_their_pods() {
+    let mut kustomize = Kustomize::default();
+    let monitored = kustomize.build(&deploy("overlays/monitored"));
+    assert!(of_kind(&monitored, "Service").is_empty(), "EndpointSlices are written by one of the scraped controllers");
+    let [monitor] = of_kind(&monitored, "PodMonitor")[..] else { panic!("one PodMonitor") };
+    let selector = &monitor["spec"]["selector"];
+    let is_selected = |labels: &Value| {
+        let equal = selector["matchLabels"].as_object().unwrap().iter().all(|(key, value)| labels[key] == *value);
+        let among = |requirement: &Value| {
+            assert_eq!(requirement["operator"], "In");
+            requirement["values"].as_array().unwrap().contains(&labels[requirement["key"].as_str().unwrap()])
+        };
+        equal && selector["matchExpressions"].as_array().unwrap().iter().all(among)
+    };
+    let port = &monitor["spec"]["podMetricsEndpoints"][0]["port"];
+    for path in ["overlays/default", "overlays/shadow"] {
+        let objects = kustomize.build(&deploy(path));
+        let deployments = of_kind(&objects, "Deployment");
+        assert_eq!(deployments.len(), names().len(), "{path}");
+        for deployment in deployments {
+            let template = &deployment["spec"]["template"];
+            assert!(is_selected(&template["metadata"]["labels"]), "{path}: {}", deployment["metadata"]["name"]);
+            assert_eq!(template["spec"]["containers"][0]["ports"][0]["name"], *port, "{path}");
+        }
+    }
+    // They listen on loopback only.
+    for path in ["overlays/rescue", "static-pods"] {
+        for pod in of_kind(&kustomize.build(&deploy(path)), "Pod") {
+            assert!(!is_selected(&pod["metadata"]["labels"]), "{path}: {}", pod["metadata"]["name"]);
+        }
+    }
+}
+
+#[test]
+fn a_release_points_runbooks_at_its_own_pages() {
+    for rule in all_alerts() {
+        let annotations = &rule["annotations"];
+        assert!(annotations["runbook_url"].as_str().unwrap().starts_with(PAGES), "{annotations}");
+    }
+    let workflow = page(".github/workflows/release.yml");
+    let replacement = format!("s|{PAGES}|$GITHUB_SERVER_URL/$GITHUB_REPOSITORY/blob/$GITHUB_REF_NAME/|");
+    let replaced = workflow.find(&replacement).expect("the release replaces the address of the pages");
+    assert!(replaced < workflow.find("deploy/render ").unwrap() && replaced < workflow.find("helm package").unwrap());
+    assert!(page("docs/operating.md").contains(&format!("s|{PAGES}|")));
+}
