@@ -71,6 +71,9 @@ impl BackoffSettings {
 
 /// The key of an object in a work queue.
 pub trait QueueKey: Clone + Ord + Hash + fmt::Display + Send + Sync + 'static {
+    /// The form of a key, for the error about a text that is not a key.
+    const FORM: &'static str = "the NAMESPACE/NAME of an object";
+
     /// Parses the output of `Display`; `None` if the text is not a key.
     fn parse(text: &str) -> Option<Self>;
 

@@ -5,6 +5,15 @@ use serde_json::{Value, json};
 
 use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, OTHER_NAMESPACE, World, map, owners, reference};
 
+/// A name is not a UID, and must not read as an object that does not exist.
+#[tokio::test(start_paused = true)]
+async fn the_name_of_an_object_is_not_a_key() {
+    let w = World::new().await;
+    let shown = w.running().explain(Some("shop/web"))[0].to_string();
+    assert!(shown.contains("is not a key of this loop: a key is the UID of an object"), "{shown}");
+    assert!(!shown.contains("gone"), "{shown}");
+}
+
 /// GC-38.
 #[tokio::test(start_paused = true)]
 async fn an_owner_in_another_namespace_does_not_count_and_is_reported() {

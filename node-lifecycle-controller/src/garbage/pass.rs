@@ -15,6 +15,8 @@ impl fmt::Display for PassKey {
 }
 
 impl QueueKey for PassKey {
+    const FORM: &'static str = "`pass`";
+
     fn parse(text: &str) -> Option<Self> {
         (text == "pass").then_some(Self)
     }

@@ -56,6 +56,8 @@ impl fmt::Display for PassKind {
 }
 
 impl QueueKey for PassKind {
+    const FORM: &'static str = "`health` or `tainting`";
+
     fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|round| round.as_str() == text)
     }

@@ -378,8 +378,8 @@ impl<C: Controller> RunningLoop for Loop<C> {
 
     fn explain(&self, key: Option<&str>) -> Value {
         if let Some(text) = key {
-            return C::Key::parse(text)
-                .map_or_else(|| json!({"error": format!("bad key {text:?}")}), |key| self.shared.explain_key(&key));
+            let error = || json!({"error": format!("{text:?} is not a key of this loop: a key is {}", C::Key::FORM)});
+            return C::Key::parse(text).map_or_else(error, |key| self.shared.explain_key(&key));
         }
         let failing: Vec<C::Key> = self.shared.failures.lock().keys().take(MAX_LISTED_KEYS).cloned().collect();
         let recent: Vec<Value> = self.shared.recent.lock().iter().rev().map(RecentPlan::to_value).collect();

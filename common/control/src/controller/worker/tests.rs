@@ -432,7 +432,8 @@ async fn a_back_off_that_ends_before_the_plan_is_due_comes_first() {
 #[tokio::test(start_paused = true)]
 async fn an_invalid_key_is_reported() {
     let world = world(OperatorSettings::new(), &[]);
-    assert_eq!(world.running.explain(Some("ns/"))["error"], "bad key \"ns/\"");
+    let expected = "\"ns/\" is not a key of this loop: a key is the NAMESPACE/NAME of an object";
+    assert_eq!(world.running.explain(Some("ns/"))["error"], expected);
 }
 
 /// COMMON-65.
