@@ -42,6 +42,10 @@ optional `labels` to add.
 {{- $tag := $own.tag | default $values.image.tag | default $set.newTag }}
 {{- $digest := $own.digest }}
 {{- if not (or $digest $own.repository $own.tag $values.image.registry $values.image.tag) }}{{ $digest = $set.digest }}{{ end }}
+{{- if and $set.digest $own.tag (not $digest) }}
+{{- fail (printf "controllers.%s.image.tag is %s, without a digest. The images of this chart are pinned by digest: set controllers.%s.image.digest, too, to `none` if the image shall not be pinned." $name $own.tag $name) }}
+{{- end }}
+{{- if eq (default "" $digest) "none" }}{{ $digest = "" }}{{ end }}
 image: {{ printf "%s:%s%s" $repository $tag (ternary (printf "@%s" $digest) "" (not (empty $digest))) }}
 version: {{ $tag | trunc 63 | trimSuffix "." | trimSuffix "-" | trimSuffix "_" | quote }}
 {{- end }}
