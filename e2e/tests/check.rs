@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use common::{built_in_flags::ControllersFlag, leader::HAND_OVER_HOLDER_IDENTITY};
+use common::built_in_flags::ControllersFlag;
 use e2e::controllers;
 use kubectl_nonet::controllers::{ALL, AccessRight, controller_of_loop};
 use serde_json::Value;
@@ -44,7 +44,5 @@ fn the_plugin_asks_for_rights_that_the_manifests_give() {
         for right in controller.rights {
             assert!(gives(right), "{}: {right:?}", controller.name);
         }
-        let lease = read(format!("controllers/{}/hold/lease.yaml", controller.name));
-        assert!(lease.contains(&format!("holderIdentity: {HAND_OVER_HOLDER_IDENTITY}\n")), "{}", controller.name);
     }
 }

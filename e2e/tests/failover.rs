@@ -169,18 +169,16 @@ async fn writes_at_once(c: Context) -> Outcome {
     c.check(sandbox.count("pods") == KNOWN as usize + 1, "a Pod too many, or one too few").await
 }
 
-/// The Lease that users put in place for a hand-over.
-const HOLD: &str = include_str!("../../deploy/controllers/replicaset-controller/hold/lease.yaml");
-
 /// COMMON-57.
 async fn held(c: Context) -> Outcome {
-    let lease: Value = serde_saphyr::from_str(HOLD).unwrap();
-    c.create(LEASES, lease).await?;
+    let held = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": REPLICASET_CONTROLLER},
+        "spec": {"holderIdentity": "held-for-hand-over"}});
+    c.create(LEASES, held).await?;
     let _controller = c.start(REPLICASET_CONTROLLER, QUICK).await?;
     c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
     let nothing = async || c.list(PODS).await.is_ok_and(|pods| pods.is_empty());
     c.stays("a standby writes nothing", Duration::from_secs(5), nothing).await?;
-    c.client().delete(LEASES, c.namespace(), REPLICASET_CONTROLLER, &json!({})).await?;
+    c.merge(LEASES, REPLICASET_CONTROLLER, json!({"spec": {"holderIdentity": ""}})).await?;
     c.until("the Pods", async || {
         let set = c.get(REPLICA_SETS, "web").await.ok()?;
         (set["status"]["availableReplicas"] == 2).then_some(())
