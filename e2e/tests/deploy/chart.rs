@@ -2,6 +2,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
     process::Command,
 };
 
@@ -21,9 +23,14 @@ const OF_HELM: [&str; 4] =
 
 /// Runs helm with the chart. None if helm is not installed.
 fn helm(command: &[&str], namespace: &str, set: &[&str]) -> Option<Result<String, String>> {
+    helm_with(&root().join("deploy/chart"), command, namespace, set)
+}
+
+/// Runs helm with a chart. None if helm is not installed.
+fn helm_with(chart: &Path, command: &[&str], namespace: &str, set: &[&str]) -> Option<Result<String, String>> {
     let program = std::env::var_os("HELM").unwrap_or_else(|| "helm".into());
     let mut helm = Command::new(program);
-    helm.args(command).arg(root().join("deploy/chart")).args(["--namespace", namespace]);
+    helm.args(command).arg(chart).args(["--namespace", namespace]);
     for value in set {
         helm.args(["--set", value]);
     }
@@ -55,8 +62,14 @@ fn only(enabled: &[&str]) -> Vec<String> {
     others.map(|name| format!("controllers.{name}.enabled=false")).collect()
 }
 
-/// Takes off the differences that are meant: labels of Helm, and the namespace that kustomize gives to a `FlowSchema`.
-fn comparable(mut objects: Rendered) -> Rendered {
+/// Takes off the differences that are meant: labels of Helm, the namespace that kustomize gives to a `FlowSchema`, and the
+/// namespace behind the name of the chart's `nonet:debug-reader`.
+fn comparable(objects: Rendered) -> Rendered {
+    let without_namespace = |((kind, name), object): ((String, String), Value)| {
+        let object = object.to_string().replace("nonet:debug-reader.nonet", "nonet:debug-reader");
+        ((kind, name.replace("nonet:debug-reader.nonet", "nonet:debug-reader")), serde_json::from_str(&object).unwrap())
+    };
+    let mut objects: Rendered = objects.into_iter().map(without_namespace).collect();
     for ((kind, _), object) in &mut objects {
         let metadata = object["metadata"].as_object_mut().unwrap();
         if kind == "FlowSchema" {
@@ -75,31 +88,28 @@ fn the_chart_renders_what_the_overlays_render() {
         return;
     }
     let strings = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>();
-    let choices: [(&str, &str, Vec<String>); 8] = [
+    let choices: [(&str, &str, Vec<String>); 9] = [
         ("overlays/default", "kube-system", Vec::new()),
         ("overlays/any-node", "kube-system", strings(&["anyNode=true"])),
         ("overlays/single", "kube-system", strings(&["ha=false"])),
         ("overlays/monitored", "kube-system", strings(&["monitoring.enabled=true"])),
         ("overlays/gang-scheduling", "kube-system", strings(&["gangScheduling=true"])),
-        (
-            "examples/batch",
-            "kube-system",
-            [only(&["job-controller", "cronjob-controller"]), strings(&["debugReader=false"])].concat(),
-        ),
+        ("examples/batch", "kube-system", only(&["job-controller", "cronjob-controller"])),
         (
             "examples/garbage-collector",
             "nonet",
-            [only(&["gc-controller"]), strings(&["monitoring.enabled=true", "debugReader=false"])].concat(),
+            [only(&["gc-controller"]), strings(&["monitoring.enabled=true"])].concat(),
         ),
         (
             "examples/workloads",
             "kube-system",
             [
                 only(&["deployment-controller", "replicaset-controller", "statefulset-controller"]),
-                strings(&["anyNode=true", "debugReader=false"]),
+                strings(&["anyNode=true"]),
             ]
             .concat(),
         ),
+        ("kind/controllers", "kube-system", strings(&["anyNode=true", "leadAtOnce=true"])),
     ];
     let mut kustomize = Kustomize::default();
     for (path, namespace, values) in choices {
@@ -130,6 +140,8 @@ fn wrong_values_are_refused() {
         ("controllers.gc-controller.replicas=-1", "replicas"),
         ("controllers.gc-controller.flags={threads=2}", "flags"),
         ("controllers.gc-controller.image.digest=sha256:0a1b", "digest"),
+        ("requireHold=false", "requireHold"),
+        ("leadAtOnce=maybe", "leadAtOnce"),
         ("ha=2", "ha"),
         ("probation=soon", "probation"),
         ("flowSchemas=yes", "flowSchemas"),
@@ -172,6 +184,82 @@ fn images_of_the_chart_are_those_that_are_set_unless_values_say_otherwise() {
     assert_eq!(set["gc-controller"], pair("registry.example:5000/team/gc-controller:v1.2.3", "v1.2.3"));
     assert_eq!(set["job-controller"], pair("registry.example:5000/team/job-controller:v1.3.0", "v1.3.0"));
     assert_eq!(set["cronjob-controller"], pair(&format!("elsewhere.example/cron:v1.2.3@{digest}"), "v1.2.3"));
+}
+
+/// A copy of the chart whose images are pinned by digest, as in a release.
+fn pinned_chart() -> std::path::PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pinned-chart");
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).unwrap();
+    let copied = Command::new("cp").arg("-R").arg(root().join("deploy")).arg(&directory).status().unwrap();
+    assert!(copied.success());
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let lines = names().into_iter().map(|name| format!("{name} registry.example/nonet/{name}:v1 {digest}\n"));
+    let digests = directory.join("digests");
+    fs::write(&digests, lines.collect::<String>()).unwrap();
+    let set = Command::new(directory.join("deploy/images/set"))
+        .args(["registry.example/nonet", "v1", "--digests"])
+        .arg(&digests)
+        .status();
+    assert!(set.unwrap().success());
+    directory.join("deploy/chart")
+}
+
+/// Where the images of the chart are pinned, a tag for one controller does not take its digest away silently.
+#[test]
+fn an_upgrade_of_one_controller_keeps_its_image_pinned() {
+    if !is_installed("an_upgrade_of_one_controller_keeps_its_image_pinned") {
+        return;
+    }
+    let chart = pinned_chart();
+    let render = |set: &[&str]| {
+        helm_with(&chart, &["template", "--kube-version", "1.36.0", "nonet"], "kube-system", set).unwrap()
+    };
+    let other = format!("sha256:{}", "b".repeat(64));
+    let digest = format!("controllers.gc-controller.image.digest={other}");
+    let tag = "controllers.gc-controller.image.tag=v2";
+    for (set, image) in [
+        (&[][..], format!("v1@sha256:{}", "a".repeat(64))),
+        (&[tag, &digest], format!("v2@{other}")),
+        (&[tag, "controllers.gc-controller.image.digest=none"], "v2".to_owned()),
+    ] {
+        let rendered = render(set).unwrap();
+        let line = format!("image: registry.example/nonet/gc-controller:{image}");
+        assert!(rendered.lines().any(|found| found.trim() == line), "{set:?}: no {line}");
+    }
+    let refused = render(&[tag]).unwrap_err();
+    assert!(refused.contains("controllers.gc-controller.image.digest") && refused.contains("`none`"), "{refused}");
+}
+
+/// Nobody has to hold anything before an installation, in no namespace: no object leads by itself, and the notes name the
+/// commands for this namespace and these controllers.
+#[test]
+fn an_installation_in_any_namespace_waits_for_its_release() {
+    if !is_installed("an_installation_in_any_namespace_waits_for_its_release") {
+        return;
+    }
+    let command = ["install", "nonet", "--dry-run=client"];
+    for namespace in ["kube-system", "nonet"] {
+        let mut values = only(&["gc-controller"]);
+        let install = |values: &[String]| {
+            let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            helm(&command, namespace, &values).unwrap().unwrap()
+        };
+        let shown = install(&values);
+        let (manifest, notes) = shown.split_once("\nNOTES:\n").unwrap();
+        assert!(!manifest.contains("kind: Lease") && !manifest.contains("--lead-without-release"), "{manifest}");
+        let release = format!("kubectl nonet release --namespace {namespace}");
+        let patch = format!(
+            "kubectl --namespace {namespace} patch lease \"$name\" --type merge -p '{{\"spec\":{{\"holderIdentity\":\"\"}}}}'"
+        );
+        for line in [release.as_str(), "for name in gc-controller; do", &patch] {
+            assert!(notes.lines().any(|found| found.trim() == line), "no {line} in:\n{notes}");
+        }
+        assert!(!notes.contains("overlays/"), "{notes}");
+        values.push("leadAtOnce=true".to_owned());
+        let shown = install(&values);
+        assert!(shown.contains("leadAtOnce is true") && !shown.contains("kubectl nonet release"), "{shown}");
+    }
 }
 
 #[test]

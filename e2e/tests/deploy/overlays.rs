@@ -36,6 +36,8 @@ pub(crate) struct Expected {
     shadows: BTreeSet<String>,
     replicas: u64,
     nodes: Nodes,
+    /// Whether controllers take a Lease that does not exist, instead of creating it held.
+    leads_at_once: bool,
 }
 
 fn production() -> Expected {
@@ -45,6 +47,7 @@ fn production() -> Expected {
         shadows: BTreeSet::new(),
         replicas: 2,
         nodes: Nodes::ControlPlane,
+        leads_at_once: false,
     }
 }
 
@@ -67,24 +70,26 @@ pub(crate) fn expectations() -> BTreeMap<&'static str, Expected> {
         ("examples/batch", Expected { controllers: chosen(&["job", "cronjob"]), ..production() }),
         ("examples/garbage-collector", Expected { namespace: "nonet", controllers: chosen(&["gc"]), ..production() }),
         ("examples/workloads", Expected { controllers: workloads, nodes: Nodes::Any, ..production() }),
+        ("kind/controllers", Expected { nodes: Nodes::Any, leads_at_once: true, ..production() }),
     ])
 }
 
 /// Everything else that renders.
-pub(crate) const OTHERS: [&str; 12] = [
+pub(crate) const OTHERS: [&str; 10] = [
     "namespace",
-    "overlays/hold",
     "overlays/rescue",
     "overlays/rescue-any-node",
     "overlays/static-pods",
     "static-pods",
-    "examples/batch/hold",
-    "examples/garbage-collector/hold",
-    "examples/workloads/hold",
     "examples/batch/rescue",
     "examples/garbage-collector/rescue",
     "examples/workloads/rescue",
+    "kind/rescue",
+    "kind/rescue-any-node",
 ];
+
+/// The argument by which a controller takes a Lease that does not exist.
+const LEAD_AT_ONCE: &str = "--lead-without-release";
 
 pub(crate) fn deploy(path: &str) -> PathBuf {
     root().join("deploy").join(path)
@@ -225,6 +230,8 @@ fn check_deployment(objects: &Rendered, deployment: &Value, expected: &Expected)
     let arguments = strings(&container["args"]);
     let shadows = arguments.iter().filter(|arg| **arg == "--shadow").count();
     assert_eq!(shadows, usize::from(shadow), "{name}: {arguments:?}");
+    let leads_at_once = arguments.contains(&LEAD_AT_ONCE);
+    assert_eq!(leads_at_once, expected.leads_at_once && !shadow, "{name}: {arguments:?}");
     assert!(arguments.contains(&"--leader-elect-resource-namespace=$(POD_NAMESPACE)"), "{name}: {arguments:?}");
     assert_eq!(container["env"][0]["name"], "POD_NAMESPACE", "{name}");
     assert_eq!(container["env"][0]["valueFrom"]["fieldRef"]["fieldPath"], "metadata.namespace", "{name}");
@@ -312,8 +319,8 @@ fn every_overlay_keeps_its_promises() {
 #[test]
 fn every_kustomization_is_looked_at() {
     let known: BTreeSet<String> = expectations().into_keys().chain(OTHERS).map(str::to_owned).collect();
-    let found = ["overlays", "examples"].into_iter().flat_map(|of| {
-        let with_parts = move |each: String| ["", "/hold", "/rescue"].map(|part| format!("{of}/{each}{part}"));
+    let found = ["overlays", "examples", "kind"].into_iter().flat_map(|of| {
+        let with_parts = move |each: String| ["", "/rescue"].map(|part| format!("{of}/{each}{part}"));
         directories(of).into_iter().flat_map(with_parts)
     });
     for path in found.filter(|path| deploy(path).is_dir()) {
@@ -364,6 +371,7 @@ fn the_order_of_resources_and_components_changes_nothing() {
         namespace: "elsewhere",
         shadows: chosen(&["replicaset", "gc", "job"]),
         nodes: Nodes::Any,
+        leads_at_once: true,
         ..production()
     };
     let resources = everything();
@@ -398,28 +406,91 @@ fn another_namespace_is_one_line() {
     }
 }
 
+/// The containers of all Pods and Deployments.
+fn containers(objects: &Rendered) -> Vec<&Value> {
+    let pods = of_kind(objects, "Pod").into_iter().map(|pod| &pod["spec"]);
+    pods.chain(of_kind(objects, "Deployment").into_iter().map(|d| &d["spec"]["template"]["spec"]))
+        .map(container)
+        .collect()
+}
+
+/// A controller that finds no Lease creates it held. So nothing that an operator applies may contain a Lease, which could be free
+/// or take the place of a live one, or the argument that leads without a release.
 #[test]
-fn held_leases_are_those_of_the_overlay_beside_them() {
+fn nothing_that_is_applied_leads_by_itself_except_for_clusters_without_the_built_in_loops() {
     let mut kustomize = Kustomize::default();
-    let mut beside = vec![("overlays/hold", "overlays/default")];
-    beside.extend(
-        OTHERS
-            .iter()
-            .filter_map(|path| Some((*path, path.strip_suffix("/hold")?)))
-            .filter(|(_, of)| of.starts_with("examples")),
-    );
-    for (hold, of) in beside {
-        let held = kustomize.build(&deploy(hold));
-        let names: BTreeSet<String> = held.keys().map(|(_, name)| name.clone()).collect();
-        let of = &expectations()[of];
-        assert_eq!(names, of.controllers, "{hold}");
-        for lease in held.values() {
-            assert_eq!(lease["kind"], "Lease", "{hold}");
-            assert_eq!(lease["metadata"]["namespace"], of.namespace, "{hold}");
-            assert!(!lease["spec"]["holderIdentity"].as_str().unwrap().is_empty(), "{hold}");
-            assert!(lease["spec"]["leaseDurationSeconds"].as_u64() >= Some(86400), "{hold}");
+    let parts = names().into_iter().map(|name| format!("controllers/{name}/rescue"));
+    for path in expectations().into_keys().chain(OTHERS).map(str::to_owned).chain(parts) {
+        let objects = kustomize.build(&deploy(&path));
+        assert!(of_kind(&objects, "Lease").is_empty(), "{path}");
+        for container in containers(&objects) {
+            let leads_at_once = strings(&container["args"]).contains(&LEAD_AT_ONCE);
+            assert_eq!(leads_at_once, path.starts_with("kind/"), "{path}: {container}");
         }
     }
+    // The same of the files themselves, of which an operator may apply or copy each.
+    let mut leading = BTreeSet::new();
+    let mut open = vec![deploy("")];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let shown = path.strip_prefix(deploy("")).unwrap().to_str().unwrap().to_owned();
+            if path.is_symlink() || shown == "kubectl-nonet" {
+                continue;
+            }
+            if path.is_dir() {
+                open.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(!text.lines().any(|line| line.trim() == "kind: Lease"), "{shown} has a Lease");
+            if text.contains(LEAD_AT_ONCE) {
+                leading.insert(shown);
+            }
+        }
+    }
+    let expected = ["chart/templates/controllers.yaml", "components/lead-at-once/kustomization.yaml"];
+    assert_eq!(leading, expected.map(str::to_owned).into());
+}
+
+#[test]
+fn lead_at_once_reaches_every_process_that_takes_part_in_elections() {
+    let mut kustomize = Kustomize::default();
+    for path in ["overlays/default", "overlays/shadow", "overlays/rescue", "static-pods"] {
+        let mut kustomization = kustomize.kustomization(&deploy(path));
+        let images = strings(&kustomization["components"]).into_iter().map(str::to_owned);
+        let component =
+            if path == "static-pods" { "../components/lead-at-once" } else { "../../components/lead-at-once" };
+        kustomization["components"] = images.chain([component.to_owned()]).collect();
+        let objects = kustomize.render(&deploy(path), &kustomization);
+        let containers = containers(&objects);
+        assert!(containers.len() >= 4, "{path}");
+        for container in containers {
+            let arguments = strings(&container["args"]);
+            let count = arguments.iter().filter(|argument| **argument == LEAD_AT_ONCE).count();
+            assert_eq!(count, usize::from(!arguments.contains(&"--shadow")), "{path}: {arguments:?}");
+        }
+    }
+}
+
+/// One `kubectl apply -f default.yaml -l app.kubernetes.io/name=NAME` upgrades one controller with all that it needs.
+#[test]
+fn the_label_of_a_controller_selects_all_its_objects_in_a_file_of_a_release() {
+    let objects = Kustomize::default().build(&deploy("overlays/default"));
+    let mut selected = 0;
+    for name in names() {
+        let own: BTreeSet<&str> = objects
+            .iter()
+            .filter(|(_, object)| object["metadata"]["labels"][NAME] == name)
+            .map(|((kind, _), _)| kind.as_str())
+            .collect();
+        for kind in ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Deployment"] {
+            assert!(own.contains(kind), "{name}: {kind}");
+        }
+        selected += objects.values().filter(|object| object["metadata"]["labels"][NAME] == name).count();
+    }
+    let others = objects.values().filter(|object| object["metadata"]["labels"][NAME].is_null());
+    assert_eq!(selected + others.count(), objects.len());
 }
 
 /// The port that a Pod in the network of its node serves on, once it is sure that nobody else can reach it there.
@@ -514,8 +585,9 @@ fn rescue_needs_no_controller_no_network_plugin_and_no_ready_node() {
     // The rescue, the overlay with its ServiceAccounts, the controllers in both.
     let mut all = vec![
         ("overlays/rescue".to_owned(), "overlays/default", dead_cluster(), Nodes::ControlPlane),
-        ("overlays/rescue".to_owned(), "overlays/static-pods", dead_cluster(), Nodes::ControlPlane),
         ("overlays/rescue-any-node".to_owned(), "overlays/any-node", dead_cluster(), Nodes::Any),
+        ("kind/rescue".to_owned(), "kind/controllers", dead_cluster(), Nodes::ControlPlane),
+        ("kind/rescue-any-node".to_owned(), "kind/controllers", dead_cluster(), Nodes::Any),
     ];
     for (path, expected) in expectations().into_iter().filter(|(path, _)| path.starts_with("examples/")) {
         all.push((format!("{path}/rescue"), path, expected.controllers, expected.nodes));
@@ -531,6 +603,7 @@ fn rescue_needs_no_controller_no_network_plugin_and_no_ready_node() {
             let name = pod["metadata"]["labels"][NAME].as_str().unwrap();
             assert_eq!(pod["kind"], "Pod");
             let port = loopback_port(name, &pod["spec"]);
+            // Beside a static Pod of the same controller it cannot start, as docs/troubleshooting.md says.
             let of_static = find(&static_pods, "Pod", &format!("nonet-{name}").into());
             assert_eq!(port, loopback_port(name, &of_static["spec"]), "{name}");
             assert_eq!(pod["spec"]["tolerations"], json!([{"operator": "Exists"}]));
@@ -665,7 +738,8 @@ fn installations_in_two_namespaces_share_no_object_of_the_cluster() {
         let other = in_namespace(&mut kustomize, path, "two");
         // A controller that is installed twice is a mistake, and the later installation takes the rights.
         let shared: BTreeSet<&str> = collector.intersection(&other).map(|(_, name)| name.as_str()).collect();
-        assert_eq!(shared, BTreeSet::from(["nonet:gc-controller"]), "{path}");
+        // Only one installation lists `components/debug`.
+        assert_eq!(shared, BTreeSet::from(["nonet:debug-reader", "nonet:gc-controller"]), "{path}");
     }
 }
 
@@ -721,8 +795,10 @@ fn prometheus_keeps_its_own_token() {
 }
 
 #[test]
-fn readers_of_diagnostics_change_nothing() {
-    for path in ["overlays/default", "overlays/single", "overlays/static-pods"] {
+fn readers_of_diagnostics_change_nothing_and_read_no_profiles_of_other_components() {
+    let server = fs::read_to_string(root().join("common/service/src/server.rs")).unwrap();
+    let with_debug = ["overlays/default", "overlays/single", "overlays/static-pods"].into_iter();
+    for path in with_debug.chain(["examples/batch", "examples/garbage-collector", "examples/workloads"]) {
         let objects = Kustomize::default().build(&deploy(path));
         let account = "nonet-debug-reader";
         // Tokens are made on demand; no Pod has one.
@@ -734,8 +810,15 @@ fn readers_of_diagnostics_change_nothing() {
         assert!(bound("RoleBinding").is_empty(), "{path}");
         let [binding] = bound("ClusterRoleBinding")[..] else { panic!("{path}: one ClusterRoleBinding") };
         let role = find(&objects, "ClusterRole", &binding["roleRef"]["name"]);
-        let paths = ["/metrics", "/metrics/slis", "/readyz", "/debug/*"];
+        let paths = strings(&role["rules"][0]["nonResourceURLs"]);
         assert_eq!(role["rules"], json!([{"nonResourceURLs": paths, "verbs": ["get"]}]), "{path}");
+        // A wildcard would grant /debug/pprof of kube-apiserver and other components.
+        for granted in paths {
+            assert!(server.contains(&format!(".route(\"{granted}\", ")), "{path}: {granted} is not served");
+        }
+        for of_debug in ["explain", "queue", "cache", "graph"].map(|page| format!("/debug/{page}")) {
+            assert!(role.to_string().contains(&of_debug), "{path}: {of_debug}");
+        }
     }
 }
 
