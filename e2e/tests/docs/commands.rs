@@ -516,7 +516,7 @@ fn wrong_commands_are_recognized() {
         "NONET_CLUSTER=envtest cargo test -p e2e --test deployment",
         "cargo run -p simulation -- --budget 10m",
         "cargo run --release -p e2e --bin bench -- --help",
-        "kubectl delete -k deploy/overlays/hold && kubectl nonet check --before upgrade",
+        "kubectl delete -k deploy/overlays/default && kubectl nonet check --before upgrade",
         "deploy/images/set registry.example/nonet v0.1.0 --digests digests > out",
         "gc-controller --shadow --feature-gates=A=true",
     ] {

@@ -10,6 +10,7 @@ mod book;
 mod claims;
 mod commands;
 mod fences;
+mod installs;
 mod links;
 mod markdown;
 
