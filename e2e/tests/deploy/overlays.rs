@@ -450,7 +450,7 @@ fn nothing_that_is_applied_leads_by_itself_except_for_clusters_without_the_built
         }
     }
     let expected = ["chart/templates/controllers.yaml", "components/lead-at-once/kustomization.yaml"];
-    assert_eq!(leading, expected.map(str::to_owned).into());
+    assert_eq!(leading, BTreeSet::from(expected.map(str::to_owned)));
 }
 
 #[test]
