@@ -21,7 +21,7 @@ fn part(page: &str, from: &str, until: &str) -> String {
     let text = read(page);
     let start = text.lines().position(|line| line.starts_with(from)).unwrap_or_else(|| panic!("{page}: no {from}"));
     let rest = text.lines().skip(start + 1).take_while(|line| !line.starts_with(until));
-    rest.map(|line| format!("{line}\n")).collect()
+    rest.collect::<Vec<_>>().join("\n") + "\n"
 }
 
 /// What a kustomization lists, as the last parts of the paths.
