@@ -226,11 +226,8 @@ impl Metrics {
     /// Upstream's `kubernetes_build_info` is left out: it names the version of the cluster's own components, and alerts compare it
     /// over all of them. Nonet implements one version beside servers of several; `nonet_build_info` has it.
     pub fn serve_version_info(&self, component: &str) {
-        let BuildVersion {
-            major_and_minor: minor_version,
-            previous_major_and_minor: previous_minor_version,
-            ..
-        } = KUBERNETES_VERSION;
+        let BuildVersion { major_and_minor: minor_version, previous_major_and_minor: previous_minor_version, .. } =
+            KUBERNETES_VERSION;
         let help = "Provides the compatibility version info of the component. The component label is the name of the component, usually kube, but is relevant for aggregated-apiservers.";
         let labels = &["binary", "component", "emulation", "min_compat"];
         let info = self.gauge("version_info", Stability::Alpha, help, labels);

@@ -11,7 +11,7 @@ use e2e::skips;
 use serde_json::{Value, json};
 
 use crate::{
-    all_alerts, alerts,
+    alerts, all_alerts,
     kustomize::Kustomize,
     metrics, names,
     overlays::{deploy, of_kind},
@@ -39,7 +39,11 @@ fn every_alert_has_a_firing_and_a_silent_case() {
         for case in test["alert_rule_test"].as_array().unwrap() {
             let name = case["alertname"].as_str().unwrap().to_owned();
             let expected = case["exp_alerts"].as_array().unwrap_or_else(|| panic!("{name}: exp_alerts"));
-            if expected.is_empty() { silent.insert(name) } else { firing.insert(name) };
+            if expected.is_empty() {
+                silent.insert(name)
+            } else {
+                firing.insert(name)
+            };
         }
     }
     let all: BTreeSet<String> = all_alerts().iter().map(alert_name).collect();

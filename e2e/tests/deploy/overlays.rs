@@ -766,8 +766,7 @@ fn an_alert_for_absence_is_there_exactly_for_controllers_that_are_scraped() {
             .filter_map(|rule| rule["metadata"]["labels"][NAME].as_str())
             .map(str::to_owned)
             .collect();
-        let scraped =
-            if of_kind(&objects, "PodMonitor").is_empty() { BTreeSet::new() } else { expected.controllers };
+        let scraped = if of_kind(&objects, "PodMonitor").is_empty() { BTreeSet::new() } else { expected.controllers };
         assert_eq!(alerts, scraped, "{path}");
     }
 }
