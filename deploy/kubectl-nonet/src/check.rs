@@ -8,6 +8,7 @@ mod installed;
 mod leases;
 mod loops;
 mod pods;
+pub(crate) mod release;
 mod rights;
 #[cfg(test)]
 mod tests;
@@ -45,7 +46,7 @@ pub fn check(facts: &Facts, stage: PlannedOperation) -> Vec<Finding> {
     let installations = installation::all_installations(facts);
     let mut findings = Vec::new();
     findings.extend(installed::check(facts, &installations, stage));
-    findings.extend(pods::check(facts));
+    findings.extend(pods::check(facts, &installations));
     findings.extend(leases::check(facts, &installations, stage));
     findings.extend(loops::check(facts, &installations, stage));
     findings.extend(rights::check(facts, &installations));

@@ -2,14 +2,18 @@
 
 use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use common::{built_in_flags::ControllersFlag, clock::Clock};
 
 use crate::{
     check::{self, PlannedOperation},
     connection::Connection,
-    facts::BuiltInControllersFlag,
-    finding, gather, render,
+    controllers,
+    facts::{BuiltInControllersFlag, Facts},
+    finding,
+    gather::{self, GatherOptions},
+    hand_over::{self, ReleaseOptions},
+    render,
 };
 
 /// Exit code if the command cannot start: wrong usage, unusable kubeconfig, no connection.
@@ -32,7 +36,20 @@ Exit codes:
 
 The command writes nothing. Its requests are GETs and SubjectAccessReviews.";
 
-/// Inspects Nonet in the cluster of your kubeconfig.
+/// Text that `--help` and `-h` of `release` and `hold` print after the flags.
+const AFTER_CHANGE_HELP: &str = "\
+Exit codes:
+  0  done, or nothing to do
+  1  refused, or at least one Lease is not as wanted; the command may be typed again
+  2  wrong usage, no usable kubeconfig, or no connection
+
+Besides the rights of check, the command needs patch on Leases where Nonet runs.";
+
+/// How many seconds a release waits for leaders. A standby that does not know when the last leader ended leaves the Lease to that
+/// leader for 15 seconds.
+const SECONDS_TO_LEAD: u32 = 30;
+
+/// Checks Nonet in the cluster of your kubeconfig, and releases or holds its Leases.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-nonet", bin_name = "kubectl nonet", version, max_term_width = 120)]
 struct Cli {
@@ -50,6 +67,19 @@ enum Command {
     /// exactly one writer.
     #[command(after_help = AFTER_HELP, after_long_help = AFTER_HELP)]
     Check(Check),
+    /// Release held Leases, so that Nonet leads
+    ///
+    /// Without a name, releases the Lease of every installed controller. Then waits until a process leads each of them. Writes
+    /// nothing at all if a second writer would start, or if that cannot be excluded: kube-controller-manager runs one of the
+    /// loops, or another installation of the controller is not held. A Lease that is not held stays as it is.
+    #[command(after_help = AFTER_CHANGE_HELP, after_long_help = AFTER_CHANGE_HELP)]
+    Release(Release),
+    /// Hold Leases, so that no process leads
+    ///
+    /// Without a name, holds the Lease of every installed controller. A leader ends within two seconds, and stands by. No process
+    /// leads until the Lease is released.
+    #[command(after_help = AFTER_CHANGE_HELP, after_long_help = AFTER_CHANGE_HELP)]
+    Hold(Hold),
 }
 
 #[derive(Args, Debug)]
@@ -60,13 +90,54 @@ struct Check {
     /// Format of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Output,
-    /// Timeout of each request
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
-    timeout: Duration,
+    #[command(flatten)]
+    manager: ManagerOptions,
+    #[command(flatten)]
+    cluster: ClusterOptions,
+}
+
+#[derive(Args, Debug)]
+struct Release {
+    #[command(flatten)]
+    controllers: ControllerNames,
+    /// Release although a second writer may start. `release --force` prints the reasons as warnings
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    manager: ManagerOptions,
+    #[command(flatten)]
+    cluster: ClusterOptions,
+}
+
+#[derive(Args, Debug)]
+struct Hold {
+    #[command(flatten)]
+    controllers: ControllerNames,
+    #[command(flatten)]
+    cluster: ClusterOptions,
+}
+
+#[derive(Args, Debug)]
+struct ControllerNames {
+    /// Controllers [default: all that are installed]
+    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(controllers::ALL.iter().map(|each| each.name)))]
+    names: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+struct ManagerOptions {
     /// Value of the flag --controllers of a kube-controller-manager that is not a Pod (k3s, managed clusters), or `none`
     /// if there is no kube-controller-manager
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     built_in_controllers: Option<String>,
+}
+
+/// The cluster, and the namespace of Nonet in it.
+#[derive(Args, Debug)]
+struct ClusterOptions {
+    /// Timeout of each request
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
+    timeout: Duration,
     /// Namespace of Nonet [default: all namespaces with Nonet, otherwise kube-system]
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
@@ -102,14 +173,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return if error.use_stderr() { ExitCode::from(CANNOT_BEGIN) } else { ExitCode::SUCCESS };
         }
     };
-    let Command::Check(check) = cli.command;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime.map_err(|why| why.to_string()).and_then(|runtime| runtime.block_on(run(check))) {
-        Ok((text, code)) => {
-            // It is no error if a reader closes the pipe before all output is written.
-            drop(std::io::stdout().write_all(text.as_bytes()));
-            ExitCode::from(code)
-        }
+    match runtime.map_err(|why| why.to_string()).and_then(|runtime| runtime.block_on(run(cli.command))) {
+        Ok(code) => ExitCode::from(code),
         Err(why) => {
             drop(writeln!(std::io::stderr(), "error: {why}"));
             ExitCode::from(CANNOT_BEGIN)
@@ -117,20 +183,48 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-async fn run(check: Check) -> Result<(String, u8), String> {
-    let opening = Connection::open(check.kubeconfig.as_deref(), check.context.as_deref(), check.timeout);
+async fn run(command: Command) -> Result<u8, String> {
+    let mut out = std::io::stdout();
+    match command {
+        Command::Check(check) => {
+            let (_, facts) = gather(check.cluster, Some(check.manager), false).await?;
+            let findings = check::check(&facts, check.before.unwrap_or_default());
+            let text = match check.output {
+                Output::Text => render::to_text(&findings),
+                Output::Json => render::to_json(&findings),
+            };
+            // It is no error if a reader closes the pipe before all output is written.
+            drop(out.write_all(text.as_bytes()));
+            Ok(finding::exit_code(&findings))
+        }
+        Command::Release(release) => {
+            let (connection, facts) = gather(release.cluster, Some(release.manager), true).await?;
+            let options = ReleaseOptions { force: release.force, seconds_to_lead: SECONDS_TO_LEAD };
+            let names = &release.controllers.names;
+            Ok(u8::from(!hand_over::release(&connection, &Clock::system(), &facts, names, options, &mut out).await))
+        }
+        Command::Hold(hold) => {
+            let (connection, facts) = gather(hold.cluster, None, false).await?;
+            Ok(u8::from(!hand_over::hold(&connection, &facts, &hold.controllers.names, &mut out).await))
+        }
+    }
+}
+
+/// Connects to the cluster, and reads the facts about it.
+async fn gather(
+    cluster: ClusterOptions,
+    manager: Option<ManagerOptions>,
+    all_namespaces: bool,
+) -> Result<(Connection, Facts), String> {
+    let opening = Connection::open(cluster.kubeconfig.as_deref(), cluster.context.as_deref(), cluster.timeout);
     let connection = opening.await.map_err(|why| why.to_string())?;
-    let stated = check.built_in_controllers.map(|list| match list.trim() {
+    let stated = manager.and_then(|manager| manager.built_in_controllers).map(|list| match list.trim() {
         "none" => BuiltInControllersFlag::NoManager,
         list => BuiltInControllersFlag::Controllers(ControllersFlag::parse(list)),
     });
-    let request = gather::GatherOptions { namespace: check.namespace, built_in_controllers_flag: stated };
+    let namespace = cluster.namespace;
+    let request = GatherOptions { namespace, all_namespaces, built_in_controllers_flag: stated };
     let facts = gather::gather_facts(&connection, &Clock::system(), request).await;
     let facts = facts.map_err(|why| format!("cannot reach the cluster: {why}"))?;
-    let findings = check::check(&facts, check.before.unwrap_or_default());
-    let text = match check.output {
-        Output::Text => render::to_text(&findings),
-        Output::Json => render::to_json(&findings),
-    };
-    Ok((text, finding::exit_code(&findings)))
+    Ok((connection, facts))
 }

@@ -20,7 +20,7 @@ pub type FactResult<T> = Result<T, FactError>;
 pub enum FactError {
     /// The API server denied the request (403).
     Forbidden {
-        /// Verb of RBAC that the caller lacks: `get`, `list` or `create`.
+        /// Verb of RBAC that the caller lacks: `get`, `list`, `create` or `patch`.
         verb: &'static str,
         /// Resource in the form that `kubectl auth can-i` takes.
         resource: &'static str,
@@ -71,6 +71,8 @@ impl FactError {
 pub struct Facts {
     /// Namespaces with objects of Nonet. If there are none, the namespace that was searched. Never empty.
     pub namespaces: Vec<String>,
+    /// Namespace that the caller named; `None` without `-n`.
+    pub stated_namespace: Option<String>,
     /// `Err` if the caller may not list in all namespaces, so that only one namespace was searched.
     pub cluster_wide_search: FactResult<()>,
     /// Times of this machine and of the API server at one moment.

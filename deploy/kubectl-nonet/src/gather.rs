@@ -1,4 +1,4 @@
-//! Reads the facts about a cluster. All requests are GETs, except access reviews.
+//! Reads the facts about a cluster. All of its requests are GETs, except access reviews.
 
 mod read;
 mod reviews;
@@ -42,6 +42,8 @@ const MAX_CONCURRENT_REQUESTS: usize = 8;
 pub struct GatherOptions {
     /// Namespace of Nonet; `None` searches all namespaces.
     pub namespace: Option<String>,
+    /// Whether all namespaces are searched although `namespace` is stated.
+    pub all_namespaces: bool,
     /// Parsed value of `--built-in-controllers`; `None` without the flag.
     pub built_in_controllers_flag: Option<BuiltInControllersFlag>,
 }
@@ -56,7 +58,8 @@ pub async fn gather_facts(connection: &Connection, clock: &Clock, request: Gathe
         clocks.as_ref().map_or(SignedDuration::ZERO, |clocks| clocks.server_time.duration_since(clocks.local_time));
     let now = || clock.now().checked_add(ahead).unwrap_or_else(|_| clock.now());
 
-    let given = request.namespace.as_deref();
+    let stated = request.namespace.as_deref();
+    let given = stated.filter(|_| !request.all_namespaces);
     let (mut deployments, mut pods) = tokio::join!(
         connection.list_objects::<Deployment>(given, NONET_LABEL_SELECTOR, ""),
         connection.list_objects::<Pod>(given, NONET_LABEL_SELECTOR, "")
@@ -64,7 +67,7 @@ pub async fn gather_facts(connection: &Connection, clock: &Clock, request: Gathe
     let mut search = Ok(());
     if let (None, Some(why)) = (given, deployments.as_ref().err().or(pods.as_ref().err()).cloned()) {
         search = Err(why);
-        let usual = Some(KUBE_SYSTEM_NAMESPACE);
+        let usual = stated.or(Some(KUBE_SYSTEM_NAMESPACE));
         (deployments, pods) = tokio::join!(
             connection.list_objects(usual, NONET_LABEL_SELECTOR, ""),
             connection.list_objects(usual, NONET_LABEL_SELECTOR, "")
@@ -73,8 +76,9 @@ pub async fn gather_facts(connection: &Connection, clock: &Clock, request: Gathe
     let of_deployments = deployments.iter().flatten().map(|deployment| &deployment.metadata);
     let found: Vec<&ObjectMeta> = of_deployments.chain(pods.iter().flatten().map(|pod| &pod.metadata)).collect();
     let mut namespaces: BTreeSet<&str> = found.iter().filter_map(|metadata| metadata.namespace.as_deref()).collect();
+    namespaces.extend(stated);
     if namespaces.is_empty() {
-        namespaces.insert(given.unwrap_or(KUBE_SYSTEM_NAMESPACE));
+        namespaces.insert(KUBE_SYSTEM_NAMESPACE);
     }
     let namespaces: Vec<String> = namespaces.into_iter().map(str::to_owned).collect();
 
@@ -92,6 +96,7 @@ pub async fn gather_facts(connection: &Connection, clock: &Clock, request: Gathe
     );
     Ok(Facts {
         namespaces,
+        stated_namespace: request.namespace,
         cluster_wide_search: search,
         clocks,
         server_version,

@@ -1,13 +1,17 @@
-//! `kubectl nonet` checks a cluster that runs Nonet, or that is to run Nonet.
+//! `kubectl nonet` checks a cluster that runs Nonet, or that is to run Nonet, and releases or holds the Leases of Nonet.
 //!
 //! # What it promises
 //!
-//! The command writes nothing, and needs only read access. Its only POST requests are access reviews. A fact that cannot be
+//! A check writes nothing, and needs only read access. Its only POST requests are access reviews. A fact that cannot be
 //! read becomes a finding with the status `unknown`, and never counts as ok.
+//!
+//! `release` and `hold` patch the holders of Leases, and write nothing else. A release that would start a second writer, or
+//! that cannot exclude a second writer, writes nothing.
 //!
 //! ```text
 //! kubeconfig ──► connection ──► gather ──► Facts ──► check ──► findings ──► render ──► stdout
-//!                                                    (pure)
+//!                                            │       (pure)
+//!                                            └─────► check::release ──► hand_over ──► Leases
 //! ```
 //!
 //! # Where things are
@@ -17,6 +21,7 @@
 //! | the command | [`command`] flags, subcommands and exit codes |
 //! | reading | [`connection`] to the cluster of a kubeconfig, [`gather`] reads the [`facts`] |
 //! | check | [`check`] turns facts into [`finding`]s; [`controllers`] of Nonet, [`manager_flags`] of kube-controller-manager |
+//! | release and hold | [`hand_over`] patches the Leases that the facts select |
 //! | output | [`render`] as text or JSON |
 
 pub mod check;
@@ -26,5 +31,6 @@ pub mod controllers;
 pub mod facts;
 pub mod finding;
 pub mod gather;
+pub mod hand_over;
 pub mod manager_flags;
 pub mod render;

@@ -5,7 +5,29 @@ use serde_json::Value;
 
 /// Whether the command line of a kube-controller-manager disables leader election. A manager without election has no Lease.
 pub fn disables_leader_election(command_line: &[String]) -> bool {
-    values_of_flag(command_line, "leader-elect").last().is_some_and(|value| value == "false")
+    is_switched_off(command_line, "leader-elect")
+}
+
+/// Whether the last occurrence of a flag of two values is `--NAME=false`.
+pub fn is_switched_off(command_line: &[String], name: &str) -> bool {
+    values_of_flag(command_line, name).last().is_some_and(|value| value == "false")
+}
+
+/// Whether a command line has `--NAME`, and not `--NAME=false`.
+pub fn is_switched_on(command_line: &[String], name: &str) -> bool {
+    let flag = format!("--{name}");
+    let is_flag = |word: &String| word.split('=').next() == Some(flag.as_str());
+    command_line.iter().rfind(|word| is_flag(word)).is_some_and(|word| !word.ends_with("=false"))
+}
+
+/// Whether a command line enables a beta feature gate that is off by default, by its name or with all beta gates.
+pub fn enables_beta_gate(command_line: &[String], gate: &str) -> bool {
+    let lists = values_of_flag(command_line, "feature-gates").join(",");
+    let value = |name: &str| {
+        let mut gates = lists.split(',').filter_map(|item| item.trim().split_once('='));
+        gates.rfind(|(found, _)| *found == name).map(|(_, value)| value == "true")
+    };
+    value(gate).or_else(|| value("AllBeta")).unwrap_or_default()
 }
 
 /// Reads the value of `--controllers` that the next `kubeadm upgrade` will use from a `ClusterConfiguration`.
@@ -34,6 +56,24 @@ mod tests {
         let without = |text: &str| disables_leader_election(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
         assert!(without("x --leader-elect=true --leader-elect=false"));
         assert!(!without("x --leader-elect=false --leader-elect=true") && !without("x --leader-elect"));
+    }
+
+    #[test]
+    fn switches_and_feature_gates_are_read() {
+        let line = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for (text, expected) in [
+            ("x --feature-gates=Gate=true", true),
+            ("x --feature-gates Other=true,Gate=true", true),
+            ("x --feature-gates=Gate=true --feature-gates=Gate=false", false),
+            ("x --feature-gates=AllBeta=true", true),
+            ("x --feature-gates=AllBeta=true,Gate=false", false),
+            ("x", false),
+        ] {
+            assert_eq!(enables_beta_gate(&line(text), "Gate"), expected, "{text}");
+        }
+        for (text, expected) in [("x --on", true), ("x --on=true", true), ("x --on --on=false", false), ("x --one", false)] {
+            assert_eq!(is_switched_on(&line(text), "on"), expected, "{text}");
+        }
     }
 
     #[test]

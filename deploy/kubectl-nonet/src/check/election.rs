@@ -8,6 +8,9 @@ use crate::facts::{FactError, FactResult, LeaseReading};
 /// Age of the last renewal up to which one reading is enough, in seconds. Leaders renew every two seconds.
 const FRESH_RENEWAL_SECONDS: i64 = 5;
 
+/// Age of the last renewal, in seconds, from which on a stalled leader is dead, although its Lease has not expired.
+const DEAD_LEADER_SECONDS: i64 = 60;
+
 /// The state of a leader election, derived from its Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaderElectionState<'a> {
@@ -17,12 +20,14 @@ pub(super) enum LeaderElectionState<'a> {
     Absent,
     /// The Lease has no holder.
     NoHolder,
-    /// The Lease has the holder `held-for-hand-over`, so that no process leads until the Lease is deleted.
+    /// The Lease has the holder `held-for-hand-over`, so that no process leads until the Lease is released.
     HeldForHandOver {
         /// The later of two times: the creation of the Lease, and its last renewal by a leader.
         since: Option<Timestamp>,
         /// Time from which on programs other than Nonet may take the Lease.
         ends: Option<Timestamp>,
+        /// Whether a process has led with this Lease.
+        has_been_led: bool,
     },
     /// The last renewal is younger than the duration of the Lease, or a second reading shows a new renewal.
     Led {
@@ -39,7 +44,7 @@ pub(super) enum LeaderElectionState<'a> {
     Expired {
         /// Identity of the last leader.
         holder: &'a str,
-        /// Age of the last renewal, in seconds; `i64::MAX` without a renewal.
+        /// Age of the last renewal, in seconds; `i64::MAX` without a renewal, negative for a time in the future.
         renewal_age_seconds: i64,
     },
 }
@@ -67,7 +72,8 @@ impl<'a> LeaderElectionState<'a> {
                 let created = reading.lease.metadata.creation_timestamp.as_ref().map(|time| time.0);
                 let since = created.max(renewed);
                 let ends = since.and_then(|since| since.checked_add(jiff::SignedDuration::from_secs(duration)).ok());
-                Self::HeldForHandOver { since, ends }
+                let has_been_led = spec.acquire_time.is_some() || spec.lease_transitions.is_some_and(|count| count > 0);
+                Self::HeldForHandOver { since, ends, has_been_led }
             }
             holder => {
                 let age = renewed.map_or(i64::MAX, |renewed| reading.read_at.as_second() - renewed.as_second());
@@ -90,7 +96,8 @@ impl<'a> LeaderElectionState<'a> {
 
     /// Whether the Lease has a holder that renews it; false for a hold, which has a holder but no leader.
     pub(super) fn has_leader(self) -> bool {
-        matches!(self, Self::Led { .. })
+        let Self::Led { renewal_age_seconds, is_stalled, .. } = self else { return false };
+        !is_stalled || renewal_age_seconds < DEAD_LEADER_SECONDS
     }
 
     /// Whether the holder is `held-for-hand-over`, which keeps every process from leading.

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::{
-    api::{apps::v1::Deployment, core::v1::Pod},
+    api::{apps::v1::Deployment, core::v1::{Pod, PodSpec}},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
 use super::election::{LeaderElectionState, host_of_identity};
 use crate::{
-    controllers::{self, COMPONENT_LABEL, CONTROLLER_NAME_LABEL, Controller},
+    controllers::{self, COMPONENT_LABEL, CONTROLLER_NAME_LABEL, Controller, KUBE_SYSTEM_NAMESPACE},
     facts::{Facts, LeaseReading, NamedLease},
 };
 
@@ -46,6 +46,12 @@ impl Installation<'_> {
         self.deployment_pods.iter().chain(&self.static_pods).chain(&self.rescue_pods).copied()
     }
 
+    /// Returns the specifications of all Pods that take part in the election, with those in the Deployments.
+    pub(super) fn pod_specs(&self) -> impl Iterator<Item = &PodSpec> {
+        let templates = self.deployments.iter().filter_map(|d| d.spec.as_ref()?.template.spec.as_ref());
+        templates.chain(self.pods_in_election().filter_map(|pod| pod.spec.as_ref()))
+    }
+
     /// Whether the holder of the Lease is one of the Pods. A Pod in the host network uses the name of its node as its identity.
     pub(super) fn has_pod_with_identity(&self, holder: &str) -> bool {
         let host = host_of_identity(holder);
@@ -60,6 +66,60 @@ impl Installation<'_> {
     /// Returns the reading of the Lease; `None` if the Lease does not exist or could not be read.
     pub(super) fn lease_reading(&self) -> Option<&LeaseReading> {
         self.lease?.reading.as_ref().ok()?.as_ref()
+    }
+
+    /// Returns name and namespace of the Helm release that installed the Deployment; `None` without Helm.
+    fn helm_release(&self) -> Option<(&str, &str)> {
+        let annotations = self.deployments.first()?.metadata.annotations.as_ref()?;
+        let namespace = annotations.get("meta.helm.sh/release-namespace").map_or(self.namespace, String::as_str);
+        Some((annotations.get("meta.helm.sh/release-name")?, namespace))
+    }
+
+    /// Returns advice to apply the manifests of exactly this installation again, with a change: a value of the chart for Helm,
+    /// otherwise a sentence. Both may be empty.
+    pub(super) fn apply_again_with(&self, value: &str, change: &str) -> String {
+        let (controller, place) = (self.controller.name, self.namespace);
+        if let Some((release, namespace)) = self.helm_release() {
+            let value = if value.is_empty() { String::new() } else { format!(" --set {value}") };
+            return format!(
+                "helm upgrade {release} CHART -n {namespace} --reset-then-reuse-values{value}, where CHART is the chart of the \
+                    installed version"
+            );
+        }
+        let change = if change.is_empty() { String::new() } else { format!("{change}; then ") };
+        let what = if self.deployments.is_empty() && !self.static_pods.is_empty() {
+            "the manifest with the rights of the static Pods of"
+        } else {
+            "the overlay or file that installed"
+        };
+        format!("{change}apply again {what} {controller} in the namespace {place}")
+    }
+
+    /// Returns advice to apply the manifests of exactly this installation again.
+    pub(super) fn apply_again(&self) -> String {
+        self.apply_again_with("", "")
+    }
+
+    /// Returns the command that puts back the previous version of the controller.
+    pub(super) fn roll_back(&self) -> String {
+        let (controller, place) = (self.controller.name, self.namespace);
+        match self.helm_release() {
+            Some((release, namespace)) => format!("helm rollback {release} -n {namespace}"),
+            None if self.deployments.is_empty() => {
+                format!("put back the previous manifest of the static Pods of {controller}, on each node")
+            }
+            None => format!("kubectl -n {place} rollout undo deployment/nonet-{controller}"),
+        }
+    }
+
+    /// Returns the command that releases the Lease.
+    pub(super) fn release(&self) -> String {
+        format!("kubectl nonet release {} -n {}", self.controller.name, self.namespace)
+    }
+
+    /// Returns the command that holds the Lease, so that the leader ends and no process leads.
+    pub(super) fn hold(&self) -> String {
+        format!("kubectl nonet hold {} -n {}", self.controller.name, self.namespace)
     }
 
     /// Returns the value of an annotation on the Lease.
@@ -85,7 +145,8 @@ pub(super) fn object_namespace(metadata: &ObjectMeta) -> &str {
 
 /// Returns every controller once for each namespace that it is installed in.
 ///
-/// A controller that is not installed is returned once, for the namespace of its Lease or the first namespace of the facts.
+/// A controller that is not installed is returned once, for the namespace of its Lease or the first namespace of the facts. Its
+/// Lease counts only where no tenant may write it: in kube-system, or in the namespace that the caller named.
 pub(super) fn all_installations(facts: &Facts) -> Vec<Installation<'_>> {
     controllers::ALL.iter().flat_map(|controller| installations_of(facts, controller)).collect()
 }
@@ -94,10 +155,15 @@ fn installations_of<'a>(facts: &'a Facts, controller: &'static Controller) -> Ve
     let is = |metadata: &ObjectMeta| label_value(metadata, CONTROLLER_NAME_LABEL) == controller.name;
     let deployments: Vec<&Deployment> = facts.deployments.iter().flatten().filter(|d| is(&d.metadata)).collect();
     let pods: Vec<&Pod> = facts.pods.iter().flatten().filter(|pod| is(&pod.metadata)).collect();
+    let lists_are_complete = facts.deployments.is_ok() && facts.pods.is_ok();
+    let is_trusted = |namespace: &str| {
+        !lists_are_complete || namespace == KUBE_SYSTEM_NAMESPACE || facts.stated_namespace.as_deref() == Some(namespace)
+    };
     let mut places: BTreeSet<&str> = deployments.iter().map(|d| object_namespace(&d.metadata)).collect();
     places.extend(pods.iter().map(|pod| object_namespace(&pod.metadata)));
     if places.is_empty() {
-        let lease = facts.leases.iter().find(|l| l.name == controller.name && matches!(l.reading, Ok(Some(_))));
+        let exists = |l: &&NamedLease| l.name == controller.name && matches!(l.reading, Ok(Some(_)));
+        let lease = facts.leases.iter().filter(|lease| is_trusted(&lease.namespace)).find(exists);
         places.extend(lease.map(|lease| lease.namespace.as_str()).or(facts.namespaces.first().map(String::as_str)));
     }
     let at = |place: &'a str| {
@@ -109,8 +175,7 @@ fn installations_of<'a>(facts: &'a Facts, controller: &'static Controller) -> Ve
             };
             pods.iter().copied().filter(here).collect()
         };
-        let lease = facts.leases.iter().find(|lease| lease.name == controller.name && lease.namespace == place);
-        Installation {
+        let mut installation = Installation {
             controller,
             namespace: place,
             deployments,
@@ -118,10 +183,16 @@ fn installations_of<'a>(facts: &'a Facts, controller: &'static Controller) -> Ve
             deployment_pods: pods_of("controller"),
             static_pods: pods_of("static-pod"),
             rescue_pods: pods_of("rescue"),
-            lease,
-            election: lease
-                .map_or(LeaderElectionState::Absent, |lease| LeaderElectionState::from_reading(&lease.reading)),
+            lease: None,
+            election: LeaderElectionState::Absent,
+        };
+        if installation.is_installed() || is_trusted(place) {
+            let lease = facts.leases.iter().find(|lease| lease.name == controller.name && lease.namespace == place);
+            installation.lease = lease;
+            installation.election = lease
+                .map_or(LeaderElectionState::Absent, |lease| LeaderElectionState::from_reading(&lease.reading));
         }
+        installation
     };
     places.into_iter().map(at).collect()
 }

@@ -36,7 +36,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Pl
     if facts.deployments.is_ok() && facts.pods.is_ok() && !left_out.is_empty() {
         let nothing = left_out.len() == installations.len();
         if nothing && matches!(stage, PlannedOperation::HandOver | PlannedOperation::Upgrade) {
-            let remedy = "kubectl apply -k deploy/overlays/default, or name another cluster with --context";
+            let remedy = "choose and install controllers as in docs/operating.md, or name another cluster with --context";
             findings.add_problem("Nonet is not installed", remedy);
         } else if nothing {
             findings.add_info("Nonet is not installed: everything is left to kube-controller-manager");
@@ -54,7 +54,7 @@ fn check_installation(
     stage: PlannedOperation,
 ) {
     for deployment in &installation.deployments {
-        check_deployment(findings, facts, deployment, stage);
+        check_deployment(findings, facts, installation, deployment, stage);
     }
     if !installation.static_pods.is_empty() {
         static_pods(findings, installation, stage);
@@ -81,7 +81,13 @@ fn check_installation(
     }
 }
 
-fn check_deployment(findings: &mut Findings, facts: &Facts, deployment: &Deployment, stage: PlannedOperation) {
+fn check_deployment(
+    findings: &mut Findings,
+    facts: &Facts,
+    installation: &Installation<'_>,
+    deployment: &Deployment,
+    stage: PlannedOperation,
+) {
     let (place, deployment_name) = (object_namespace(&deployment.metadata), object_name(&deployment.metadata));
     let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let status = deployment.status.clone().unwrap_or_default();
@@ -113,12 +119,18 @@ fn check_deployment(findings: &mut Findings, facts: &Facts, deployment: &Deploym
         findings.add_ok(what);
     }
     if stage == PlannedOperation::Upgrade {
-        check_upgrade_protection(findings, facts, deployment, wanted);
+        check_upgrade_protection(findings, facts, installation, deployment, wanted);
     }
 }
 
 /// Warns if an upgrade or a drain may leave no replica that can lead.
-fn check_upgrade_protection(findings: &mut Findings, facts: &Facts, deployment: &Deployment, wanted: i32) {
+fn check_upgrade_protection(
+    findings: &mut Findings,
+    facts: &Facts,
+    installation: &Installation<'_>,
+    deployment: &Deployment,
+    wanted: i32,
+) {
     let (place, deployment_name) = (object_namespace(&deployment.metadata), object_name(&deployment.metadata));
     if wanted < 2 {
         let found = format!(
@@ -138,7 +150,7 @@ fn check_upgrade_protection(findings: &mut Findings, facts: &Facts, deployment: 
         Ok(budgets) if budgets.iter().any(protects) => {}
         Ok(_) => findings.add_warning(
             format!("{what} no PodDisruptionBudget: a drain may evict all replicas at once"),
-            "kubectl apply -k deploy/overlays/default",
+            installation.apply_again(),
         ),
     }
 }
@@ -175,7 +187,11 @@ fn report_several_namespaces(findings: &mut Findings, installations: &[Installat
             "{controller} is installed in several namespaces ({}), each with an election of its own",
             places.join(", ")
         );
-        let remedy = format!("keep one: kubectl -n {} delete deployment nonet-{controller}", places[places.len() - 1]);
+        let hold = places.iter().map(|place| format!("kubectl nonet hold {controller} -n {place}"));
+        let remedy = format!(
+            "keep one: hold the other at once, and then remove it there: {}",
+            hold.collect::<Vec<_>>().join(", or ")
+        );
         findings.add_problem(found, remedy);
     }
 }

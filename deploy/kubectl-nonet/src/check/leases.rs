@@ -41,8 +41,7 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
     let now = installation.lease_reading().map(|reading| reading.read_at).unwrap_or_default();
     let (controller, place) = (installation.controller.name, installation.namespace);
     let exists = installation.is_installed();
-    let hold = format!("kubectl -n {place} apply -k deploy/controllers/{controller}/hold");
-    let release = format!("kubectl -n {place} delete -k deploy/controllers/{controller}/hold");
+    let hold = installation.hold();
     let look = format!("kubectl -n {place} get pods -l app.kubernetes.io/name={controller}");
     let no_leader = |findings: &mut Findings, found: String| match stage {
         PlannedOperation::Removal => findings.add_ok(found),
@@ -54,15 +53,16 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
         PlannedOperation::NoOperation | PlannedOperation::HandOver => findings.add_warning(found, &look),
     };
     match installation.election {
-        LeaderElectionState::HeldForHandOver { since, ends } => {
+        LeaderElectionState::HeldForHandOver { since, ends, has_been_led } => {
             let since = since.map(|since| format!(", for {}", age(since, now))).unwrap_or_default();
-            let found = format!("{controller}: held for the hand-over{since}; there is no leader");
+            let what = if has_been_led { "held after a process has led" } else { "held, and never led" };
+            let found = format!("{controller}: {what}{since}; there is no leader");
             match stage {
                 PlannedOperation::HandOver | PlannedOperation::Removal => findings.add_ok(found),
                 PlannedOperation::Upgrade if exists => {
-                    findings.add_problem(found, format!("end the hand-over first: {release}"));
+                    findings.add_problem(found, format!("end the hand-over first: {}", installation.release()));
                 }
-                _ if !exists => findings.add(FindingStatus::Info, format!("{found}, and it is not installed"), release),
+                _ if !exists => findings.add_info(format!("{found}, and it is not installed")),
                 _ => findings.add_info(found),
             }
             if let Some(left) =
@@ -72,10 +72,7 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
                     "{controller}: programs other than Nonet may take the Lease from the hold in {}",
                     span(left)
                 );
-                let remedy = format!(
-                    "end the hand-over, or renew the hold: kubectl -n {place} delete lease {controller} && {hold}"
-                );
-                findings.add_warning(found, remedy);
+                findings.add_warning(found, format!("end the hand-over, or renew the hold: {hold}"));
             }
         }
         LeaderElectionState::Led { holder, since, renewal_age_seconds: renewed, is_stalled: stalled } => {
@@ -106,7 +103,8 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
         LeaderElectionState::Expired { holder, renewal_age_seconds: renewed } => {
             let ago = match renewed {
                 i64::MAX => "has never renewed it".to_owned(),
-                renewed => format!("renewed it {} ago", span(renewed)),
+                ..0 => format!("says that it renewed it {} in the future", span(-renewed)),
+                _ => format!("renewed it {} ago", span(renewed)),
             };
             let found = format!("{controller}: the Lease has expired; {holder} {ago}");
             no_leader(findings, found);
@@ -133,7 +131,8 @@ fn probation(findings: &mut Findings, installation: &Installation<'_>, stage: Pl
         findings.add(status_of_unmet_requirement(stage, PlannedOperation::Upgrade, FindingStatus::Info), found, remedy);
     }
     if let Some(failed) = installation.lease_annotation(FAILED_VERSIONS_ANNOTATION) {
-        let tags = tags(installation);
+        let images = installation.pod_specs().flat_map(|spec| &spec.containers).filter_map(|c| c.image.as_deref());
+        let tags: Vec<&str> = images.filter_map(super::versions::image_tag).collect();
         let wanted = failed.split(',').map(str::trim).find(|version| {
             let number = version.split('+').next().unwrap_or(version);
             tags.iter().any(|tag| tag.trim_start_matches('v') == number)
@@ -141,8 +140,7 @@ fn probation(findings: &mut Findings, installation: &Installation<'_>, stage: Pl
         let again = format!("kubectl -n {place} annotate lease {controller} nonet/failed-");
         if let Some(wanted) = wanted.filter(|wanted| *wanted != version) {
             let found = format!("{controller}: {wanted}, the version of its image, has failed on probation");
-            let remedy =
-                format!("kubectl -n {place} rollout undo deployment/nonet-{controller}; to let it try again: {again}");
+            let remedy = format!("{}; to let it try again: {again}", installation.roll_back());
             findings.add(
                 status_of_unmet_requirement(stage, PlannedOperation::Upgrade, FindingStatus::Warning),
                 found,
@@ -161,12 +159,4 @@ fn probation(findings: &mut Findings, installation: &Installation<'_>, stage: Pl
     {
         findings.add_info(format!("{controller}: a standby asks for the Lease: {asks}"));
     }
-}
-
-/// Returns the tags of the images in the Deployments and static Pods of a controller.
-fn tags<'a>(installation: &Installation<'a>) -> Vec<&'a str> {
-    let specs = installation.deployments.iter().filter_map(|d| d.spec.as_ref()?.template.spec.as_ref());
-    let specs = specs.chain(installation.static_pods.iter().filter_map(|pod| pod.spec.as_ref()));
-    let images = specs.flat_map(|spec| &spec.containers).filter_map(|container| container.image.as_deref());
-    images.filter_map(super::versions::image_tag).collect()
 }

@@ -1,8 +1,8 @@
 //! Compares the loops that kube-controller-manager and Nonet run: each loop must have exactly one writer.
 
-mod built_in;
+pub(super) mod built_in;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::{leader::SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION, second_writer};
 use jiff::Timestamp;
@@ -23,6 +23,11 @@ use built_in::{BuiltInLoopState, KubeControllerManagers};
 /// Seconds that a leader needs to find a second writer, which is another manager that runs a loop of the leader.
 const SECOND_WRITER_DETECTION_SECONDS: i64 = 600;
 
+/// The loop that migrates stored objects. It uses data of the garbage collector in the same process.
+const MIGRATOR: &str = "storage-version-migrator-controller";
+/// The loop that kube-controller-manager starts without reading `--controllers`.
+const TOKENS: &str = "serviceaccount-token-controller";
+
 /// The processes that run a loop. Loops with the same verdict share one finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
@@ -30,8 +35,10 @@ enum Verdict {
     Both(Vec<String>),
     /// Nonet runs the loop. These Pods of kube-controller-manager would run it, too, if one of them became the leader.
     BothSoon(Vec<String>),
-    /// No process runs the loop; the Lease of Nonet is held for a hand-over.
+    /// No process runs the loop; the Lease of Nonet is held, and no process has led with it.
     NoWriterHeldForHandOver,
+    /// No process runs the loop; the Lease of Nonet is held since this time, and a process has led before.
+    NoWriterHeldAfterLeading(Option<Timestamp>),
     /// No process runs the loop, although Nonet is installed.
     NoWriterWithoutLeader,
     /// No process runs the loop, and Nonet is not installed.
@@ -57,6 +64,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Pl
     let mut findings = Findings::for_topic(Topic::Loops);
     let built_in = KubeControllerManagers::from_facts(&facts.kube_controller_manager);
     built_in.add_findings(&mut findings);
+    check_neighbours(&mut findings, &built_in, installations, stage);
     let mut verdicts: BTreeMap<Verdict, Vec<(&str, &Installation<'_>)>> = BTreeMap::new();
     for installation in installations {
         for name in installation.controller.loops {
@@ -91,13 +99,14 @@ fn verdict(state: &BuiltInLoopState, installation: &Installation<'_>, stage: Pla
             Verdict::ManagerRequired
         }
         BuiltInLoopState::WouldRun(_) => Verdict::NoWriterWithoutManager,
-        BuiltInLoopState::Off | BuiltInLoopState::NoManager if installation.election.is_held_for_hand_over() => {
-            Verdict::NoWriterHeldForHandOver
-        }
-        BuiltInLoopState::Off | BuiltInLoopState::NoManager if installation.is_installed() => {
-            Verdict::NoWriterWithoutLeader
-        }
-        BuiltInLoopState::Off | BuiltInLoopState::NoManager => Verdict::NoWriterNotInstalled,
+        BuiltInLoopState::Off | BuiltInLoopState::NoManager => match installation.election {
+            LeaderElectionState::HeldForHandOver { has_been_led: true, since, .. } => {
+                Verdict::NoWriterHeldAfterLeading(since)
+            }
+            LeaderElectionState::HeldForHandOver { .. } => Verdict::NoWriterHeldForHandOver,
+            _ if installation.is_installed() => Verdict::NoWriterWithoutLeader,
+            _ => Verdict::NoWriterNotInstalled,
+        },
     }
 }
 
@@ -105,15 +114,16 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
     let names = loops.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let mut controllers: Vec<&str> = loops.iter().map(|(_, installation)| installation.controller.name).collect();
     controllers.dedup();
-    let place = loops.first().map_or("kube-system", |(_, installation)| installation.namespace);
-    let off = format!(
-        "add -{} to --controllers, in kubeadm-config too, on each control-plane node",
-        names.replace(", ", ",-")
-    );
-    let hold = |verb: &str| -> String {
-        let commands =
-            controllers.iter().map(|name| format!("kubectl -n {place} {verb} -k deploy/controllers/{name}/hold"));
-        commands.collect::<Vec<_>>().join("; ")
+    let off = switch_off(loops.iter().map(|(name, _)| *name));
+    let commands = |command: &str| -> String {
+        let mut places: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (_, installation) in loops {
+            places.entry(installation.namespace).or_default().insert(installation.controller.name);
+        }
+        let command = |(place, names): (&str, BTreeSet<&str>)| {
+            format!("kubectl nonet {command} {} -n {place}", names.into_iter().collect::<Vec<_>>().join(" "))
+        };
+        places.into_iter().map(command).collect::<Vec<_>>().join("; ")
     };
     let switch_on = "switch them on: take them out of --controllers, in kubeadm-config too, on each control-plane node";
     let no_process = format!("no process runs {names}: kube-controller-manager does not");
@@ -121,7 +131,7 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
         Verdict::Both(pods) => {
             let found =
                 format!("two writers: kube-controller-manager ({}) and Nonet both run {names}", pods.join(", "));
-            findings.add_problem(found, format!("stop Nonet at once: {}; then {off}", hold("apply")));
+            findings.add_problem(found, format!("stop Nonet at once: {}; then {off}", commands("hold")));
         }
         Verdict::BothSoon(pods) => {
             let found = format!("two writers soon: {} would run {names} beside Nonet as the leader", pods.join(", "));
@@ -129,7 +139,12 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
         }
         Verdict::NoWriterHeldForHandOver => {
             let found = format!("{no_process}, and Nonet is held for the hand-over");
-            findings.add_problem(found, format!("release the Leases: {}", hold("delete")));
+            findings.add_problem(found, commands("release"));
+        }
+        Verdict::NoWriterHeldAfterLeading(since) => {
+            let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
+            let found = format!("{no_process}, and no process leads{since}: Nonet has led before, and is held");
+            findings.add_problem(found, commands("release"));
         }
         Verdict::NoWriterWithoutLeader => {
             let found = format!("{no_process}, and no replica of Nonet leads");
@@ -137,7 +152,8 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
         }
         Verdict::NoWriterNotInstalled => {
             let found = format!("{no_process}, and Nonet is not installed for it");
-            findings.add_problem(found, format!("apply an overlay with {}, or {switch_on}", controllers.join(", ")));
+            let install = format!("choose an installation with {} as in docs/operating.md", controllers.join(", "));
+            findings.add_problem(found, format!("{switch_on}; or {install}"));
         }
         Verdict::NoWriterWithoutManager => {
             let found =
@@ -168,6 +184,62 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
             format!("cannot tell which process runs {names}"),
             "see the findings about kube-controller-manager and Leases",
         ),
+    }
+}
+
+/// Returns the advice to switch loops of kube-controller-manager off.
+pub(super) fn switch_off<'a>(loops: impl Iterator<Item = &'a str>) -> String {
+    let items: Vec<String> = loops.map(|name| format!("-{name}")).collect();
+    format!("add {} to --controllers, in kubeadm-config too, on each control-plane node", items.join(","))
+}
+
+/// Checks what a hand-over changes for kube-controller-manager and for programs that use it.
+fn check_neighbours(
+    findings: &mut Findings,
+    built_in: &KubeControllerManagers<'_>,
+    installations: &[Installation<'_>],
+    stage: PlannedOperation,
+) {
+    const COLLECTOR: &str = "garbage-collector-controller";
+    let is_handed_over = |i: &Installation<'_>| i.is_installed() && i.controller.loops.contains(&COLLECTOR);
+    let hands_over = stage == PlannedOperation::HandOver && installations.iter().any(is_handed_over);
+    for (pod, has_collector) in built_in.migrators_with_collector(MIGRATOR, COLLECTOR) {
+        let found = |when: &str| {
+            format!(
+                "{pod} crashes {when} a StorageVersionMigration is processed: with its feature gate StorageVersionMigrator, \
+                    {MIGRATOR} uses data of {COLLECTOR}, which "
+            )
+        };
+        let remedy = switch_off([MIGRATOR].into_iter());
+        if !has_collector {
+            findings.add_problem(found("as soon as") + "is switched off", remedy);
+        } else if hands_over {
+            findings.add_warning(found("after the hand-over when") + "the hand-over switches off", remedy);
+        }
+    }
+    if built_in.switches_off_explicitly(TOKENS) {
+        findings.add_warning(
+            format!("kube-controller-manager runs {TOKENS} although --controllers switches it off: the flag cannot do that"),
+            format!("only an empty --service-account-private-key-file does; take -{TOKENS} out of the list"),
+        );
+    }
+    if built_in.is_missing_on_kubeadm() {
+        findings.add_warning(
+            "there is no Pod of kube-controller-manager, and kubeadm init, join and upgrade wait for an answer on its port 10257",
+            "keep a kube-controller-manager with its other loops on each control-plane node, or expect kubeadm to time out",
+        );
+    }
+    for installation in installations.iter().filter(|_| built_in.exists()) {
+        let has_flag = |words: &Vec<String>| manager_flags::is_switched_on(words, "lead-without-release");
+        let args = installation.pod_specs().flat_map(|spec| &spec.containers).filter_map(|container| container.args.as_ref());
+        if installation.is_installed() && args.into_iter().any(has_flag) {
+            let found = format!(
+                "{} has --lead-without-release: beside kube-controller-manager it leads at once when there is no Lease",
+                installation.controller.name
+            );
+            let change = "remove --lead-without-release (deploy/components/lead-at-once)";
+            findings.add_warning(found, installation.apply_again_with("leadAtOnce=false", change));
+        }
     }
 }
 

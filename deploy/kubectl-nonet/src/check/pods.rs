@@ -5,9 +5,9 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use super::installation::{label_value, object_name, object_namespace};
+use super::installation::{Installation, label_value, object_name, object_namespace};
 use crate::{
-    controllers::COMPONENT_LABEL,
+    controllers::{COMPONENT_LABEL, CONTROLLER_NAME_LABEL},
     facts::{Facts, to_one_line},
     finding::{Finding, Findings, Topic},
 };
@@ -18,27 +18,38 @@ const NO_REGISTRY: &str = "registry.invalid/";
 const IMAGE_PULL_FAILURES: &[&str] = &["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"];
 
 /// Returns a finding for each Pod that does not start. The topic `installed` reports a list of Pods that cannot be read.
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
+pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Finding> {
     let mut findings = Findings::for_topic(Topic::Pods);
+    let apply_again = |metadata: &ObjectMeta, value: &str, change: &str| -> String {
+        let name = label_value(metadata, CONTROLLER_NAME_LABEL);
+        let is = |i: &&Installation<'_>| i.controller.name == name && i.namespace == object_namespace(metadata);
+        installations.iter().find(is).map(|i| i.apply_again_with(value, change)).unwrap_or_default()
+    };
     for deployment in facts.deployments.iter().flatten() {
         let spec = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-        check_registry(&mut findings, "Deployment", &deployment.metadata, spec);
+        check_registry(&mut findings, "Deployment", &deployment.metadata, spec, &apply_again);
     }
     for pod in facts.pods.iter().flatten() {
         // A Pod of a Deployment has the image of its Deployment, which the loop above has checked.
         if !matches!(label_value(&pod.metadata, COMPONENT_LABEL), "controller" | "shadow") {
-            check_registry(&mut findings, "Pod", &pod.metadata, pod.spec.as_ref());
+            check_registry(&mut findings, "Pod", &pod.metadata, pod.spec.as_ref(), &apply_again);
         }
         let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
         for container in statuses.into_iter().flatten() {
-            check_container(&mut findings, pod, container);
+            check_container(&mut findings, pod, container, &apply_again);
         }
-        check_scheduling(&mut findings, pod);
+        check_scheduling(&mut findings, pod, &apply_again);
     }
     findings.into_list()
 }
 
-fn check_registry(findings: &mut Findings, what: &str, metadata: &ObjectMeta, spec: Option<&PodSpec>) {
+fn check_registry(
+    findings: &mut Findings,
+    what: &str,
+    metadata: &ObjectMeta,
+    spec: Option<&PodSpec>,
+    apply_again: ApplyAgain<'_>,
+) {
     let containers = spec.into_iter().flat_map(|spec| &spec.containers);
     let images = containers.filter_map(|container| container.image.as_deref());
     for image in images.filter(|image| image.starts_with(NO_REGISTRY)) {
@@ -47,11 +58,17 @@ fn check_registry(findings: &mut Findings, what: &str, metadata: &ObjectMeta, sp
             object_namespace(metadata),
             object_name(metadata)
         );
-        findings.add_problem(found, "deploy/images/set REGISTRY/nonet TAG, then apply the overlay again");
+        let remedy = apply_again(metadata, "image.registry=REGISTRY/nonet", "deploy/images/set REGISTRY/nonet TAG");
+        findings.add_problem(found, remedy);
     }
 }
 
-fn check_container(findings: &mut Findings, pod: &Pod, container: &ContainerStatus) {
+fn check_container(
+    findings: &mut Findings,
+    pod: &Pod,
+    container: &ContainerStatus,
+    apply_again: ApplyAgain<'_>,
+) {
     let (place, pod_name) = (object_namespace(&pod.metadata), object_name(&pod.metadata));
     let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
     let reason = waiting.and_then(|waiting| waiting.reason.as_deref()).unwrap_or_default();
@@ -62,9 +79,9 @@ fn check_container(findings: &mut Findings, pod: &Pod, container: &ContainerStat
             return;
         }
         let found = format!("Pod {place}/{pod_name} cannot pull {} ({reason}){message}", container.image);
-        let remedy =
-            format!("set a tag that exists with deploy/images/set; kubectl -n {place} describe pod {pod_name}");
-        findings.add_problem(found, remedy);
+        let change = "set a tag that exists with deploy/images/set";
+        let remedy = apply_again(&pod.metadata, "image.tag=TAG", change);
+        findings.add_problem(found, format!("kubectl -n {place} describe pod {pod_name}; {remedy}"));
     } else if reason == "CrashLoopBackOff" {
         let last = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
         let last = last.map_or(String::new(), |last| {
@@ -79,18 +96,22 @@ fn check_container(findings: &mut Findings, pod: &Pod, container: &ContainerStat
     }
 }
 
-fn check_scheduling(findings: &mut Findings, pod: &Pod) {
+fn check_scheduling(findings: &mut Findings, pod: &Pod, apply_again: ApplyAgain<'_>) {
     let (place, pod_name) = (object_namespace(&pod.metadata), object_name(&pod.metadata));
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     let refused = conditions.into_iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
     if let Some(refused) = refused {
         let why = shortened(refused.message.as_deref().or(refused.reason.as_deref()).unwrap_or("no reason given"));
         let found = format!("Pod {place}/{pod_name} finds no node: {why}");
-        let remedy = "on one control-plane node use deploy/overlays/single, without control-plane nodes \
-            deploy/overlays/any-node";
+        let single = apply_again(&pod.metadata, "ha=false", "take deploy/components/ha out of the overlay");
+        let any_node = apply_again(&pod.metadata, "anyNode=true", "add deploy/components/any-node to the overlay");
+        let remedy = format!("on one control-plane node: {single}. Without control-plane nodes: {any_node}");
         findings.add_problem(found, remedy);
     }
 }
+
+/// Returns advice to apply the manifests of an object again with a value of the chart, or with a change of the overlay.
+type ApplyAgain<'a> = &'a dyn Fn(&ObjectMeta, &str, &str) -> String;
 
 fn shortened(text: &str) -> String {
     let line = to_one_line(text);

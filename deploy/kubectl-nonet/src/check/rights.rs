@@ -50,7 +50,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
         match review.map(|review| &review.denied_rights) {
             Some(Ok(denied)) if !denied.is_empty() => {
                 let found = format!("{controller} lacks rights: {}", denied.join(", "));
-                findings.add_problem(found, remedy(installation));
+                findings.add_problem(found, installation.apply_again());
             }
             Some(Ok(_)) if bound => findings.add_ok(format!("{controller} has its roles, bindings and main rights")),
             Some(Ok(_)) | None => {}
@@ -61,11 +61,6 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
         findings.add_unreadable_fact("whether the API server grants the rights in the roles", why);
     }
     findings.into_list()
-}
-
-fn remedy(installation: &Installation<'_>) -> String {
-    let overlay = if installation.deployments.is_empty() { "static-pods" } else { "default" };
-    format!("kubectl apply -k deploy/overlays/{overlay}, or your overlay")
 }
 
 /// Checks all bindings of a controller, and returns whether they are complete.
@@ -110,7 +105,7 @@ fn check_binding(
             Some(_) => format!("the {kind} {expected} does not bind the ServiceAccount {place}/{account}"),
             None => format!("there is no {kind} for the ServiceAccount {place}/{account}"),
         };
-        findings.add(severity, found, remedy(installation));
+        findings.add(severity, found, installation.apply_again());
         return false;
     };
     let exists = match (&*binding.role.kind, binding.namespace) {
@@ -125,7 +120,7 @@ fn check_binding(
             "the {kind} {} refers to the {} {}, which does not exist",
             binding.name, binding.role.kind, binding.role.name
         );
-        findings.add(severity, found, remedy(installation));
+        findings.add(severity, found, installation.apply_again());
         return false;
     }
     exists.is_some()

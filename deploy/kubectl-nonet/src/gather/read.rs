@@ -1,10 +1,12 @@
 //! Requests of the check, with errors for [`Facts`](crate::facts::Facts).
 
 use http::{Request, StatusCode, header};
-use k8s_openapi::{List, ListableResource, Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    List, ListableResource, Metadata, api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{
     Error, Resource as _,
-    api::{GetParams, ListParams},
+    api::{GetParams, ListParams, Patch, PatchParams},
     client::Body,
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -56,7 +58,7 @@ impl Connection {
     }
 
     /// Reads one object; `None` if it does not exist.
-    pub(super) async fn get_object<K: ListableKind>(
+    pub(crate) async fn get_object<K: ListableKind>(
         &self,
         namespace: Option<&str>,
         name: &str,
@@ -92,6 +94,20 @@ impl Connection {
         }
     }
 
+    /// Merges `patch` into a Lease, and returns the result; `None` if the Lease has changed since the version in the patch, or does
+    /// not exist.
+    pub(crate) async fn patch_lease(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: &serde_json::Value,
+    ) -> FactResult<Option<Lease>> {
+        let path = Lease::url_path(&(), Some(namespace));
+        let params = PatchParams { field_manager: Some("kubectl-nonet".to_owned()), ..PatchParams::default() };
+        let query = kube::core::Request::new(&path).patch(name, &params, &Patch::Merge(patch));
+        self.read::<Lease, Lease>("patch", Some(namespace), format!("PATCH {path}/{name}"), query).await
+    }
+
     /// Sends a `SubjectAccessReview`, the only request that is a POST.
     pub(super) async fn review_access(&self, review: &serde_json::Value) -> FactResult<serde_json::Value> {
         const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -110,7 +126,7 @@ impl Connection {
         })
     }
 
-    /// Sends a GET, and decodes the answer; `None` for the answer 404.
+    /// Sends a request, and decodes the answer; `None` for the answers 404 and 409.
     async fn read<K: ListableKind, T: DeserializeOwned>(
         &self,
         verb: &'static str,
@@ -122,7 +138,7 @@ impl Connection {
         let query = query.map_err(|why| failed(why.to_string()))?;
         match self.with_timeout(self.client.request(query), &request).await? {
             Ok(answer) => Ok(Some(answer)),
-            Err(Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
             Err(Error::Api(status)) if status.code == 403 => {
                 let (resource, namespace) = (resource::<K>(), namespace.map(str::to_owned));
                 Err(FactError::Forbidden { verb, resource, namespace })

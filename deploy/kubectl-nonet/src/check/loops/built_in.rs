@@ -13,20 +13,20 @@ use crate::{
         span,
     },
     controllers::{self, KUBE_SYSTEM_NAMESPACE},
-    facts::{BuiltInControllersFlag, KubeControllerManagerFacts},
+    facts::{BuiltInControllersFlag, FactError, KubeControllerManagerFacts},
     finding::Findings,
     manager_flags,
 };
 
 /// Remedy if the API does not show which loops kube-controller-manager runs.
-const STATE_FLAG_REMEDY: &str = "find out its flag --controllers, and repeat the check with --built-in-controllers LIST, or with \
+pub(in crate::check) const STATE_FLAG_REMEDY: &str = "find out its flag --controllers, and repeat the command with --built-in-controllers LIST, or with \
     none if there is no kube-controller-manager";
 
 const GET_PODS: &str = "kubectl -n kube-system get pods -l component=kube-controller-manager";
 
 /// State of one loop in all kube-controller-managers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum BuiltInLoopState {
+pub(in crate::check) enum BuiltInLoopState {
     /// The leader runs the loop, or a manager without election does. Holds the names of all Pods with the loop switched on.
     Runs(Vec<String>),
     /// The Pods with these names have the loop switched on, but none of them leads.
@@ -42,12 +42,13 @@ pub(super) enum BuiltInLoopState {
 /// A Pod of kube-controller-manager, with its flags.
 struct Process<'a> {
     pod: &'a Pod,
+    command_line: Vec<String>,
     controllers: ControllersFlag,
     uses_leader_election: bool,
 }
 
 /// All kube-controller-managers of the cluster.
-pub(super) struct KubeControllerManagers<'a> {
+pub(in crate::check) struct KubeControllerManagers<'a> {
     facts: &'a KubeControllerManagerFacts,
     election: LeaderElectionState<'a>,
     processes: Vec<Process<'a>>,
@@ -55,14 +56,14 @@ pub(super) struct KubeControllerManagers<'a> {
 
 impl<'a> KubeControllerManagers<'a> {
     /// Derives flags and leader from the Pods and the Lease of kube-controller-manager.
-    pub(super) fn from_facts(facts: &'a KubeControllerManagerFacts) -> Self {
+    pub(in crate::check) fn from_facts(facts: &'a KubeControllerManagerFacts) -> Self {
         let election = LeaderElectionState::from_reading(&facts.lease);
         let processes = facts.pods.iter().flatten().filter_map(parse_manager_pod).collect();
         Self { facts, election, processes }
     }
 
     /// Returns the state of the loop `name`, with the names of the Pods that have the loop switched on.
-    pub(super) fn loop_state(&self, name: &str) -> BuiltInLoopState {
+    pub(in crate::check) fn loop_state(&self, name: &str) -> BuiltInLoopState {
         match &self.facts.built_in_controllers_flag {
             Some(BuiltInControllersFlag::NoManager) => return BuiltInLoopState::NoManager,
             Some(BuiltInControllersFlag::Controllers(list)) if list.switches_loop_on(name) => {
@@ -86,6 +87,46 @@ impl<'a> KubeControllerManagers<'a> {
             _ => on.iter().any(|process| !process.uses_leader_election),
         };
         if works { BuiltInLoopState::Runs(pods) } else { BuiltInLoopState::WouldRun(pods) }
+    }
+
+    /// Returns the names of the Pods that run the loop `migrator`, and whether they run `collector`, too.
+    pub(super) fn migrators_with_collector(&self, migrator: &str, collector: &str) -> Vec<(&str, bool)> {
+        let migrates = |process: &&Process<'_>| {
+            process.controllers.switches_loop_on(migrator)
+                && manager_flags::enables_beta_gate(&process.command_line, "StorageVersionMigrator")
+                && !manager_flags::is_switched_off(&process.command_line, "enable-garbage-collector")
+        };
+        let migrators = self.processes.iter().filter(migrates);
+        migrators.map(|process| (process.name(), process.controllers.switches_loop_on(collector))).collect()
+    }
+
+    /// Whether a list `*,-NAME` names the loop.
+    pub(super) fn switches_off_explicitly(&self, name: &str) -> bool {
+        let stated = match &self.facts.built_in_controllers_flag {
+            Some(BuiltInControllersFlag::Controllers(list)) => Some(list),
+            _ => None,
+        };
+        let mut lists = self.processes.iter().map(|process| &process.controllers).chain(stated);
+        lists.any(|list| list.switches_loop_on("*") && !list.switches_loop_on(name))
+    }
+
+    /// Whether a kube-controller-manager is known to exist.
+    pub(super) fn exists(&self) -> bool {
+        let is_stated = matches!(self.facts.built_in_controllers_flag, Some(BuiltInControllersFlag::Controllers(_)));
+        is_stated || self.election.has_leader() || self.facts.pods.as_ref().is_ok_and(|pods| !pods.is_empty())
+    }
+
+    /// Whether kubeadm has set the cluster up, and there is no Pod of kube-controller-manager.
+    pub(super) fn is_missing_on_kubeadm(&self) -> bool {
+        let facts = self.facts;
+        facts.pods.as_ref().is_ok_and(Vec::is_empty) && matches!(facts.kubeadm_config, Ok(Some(_)))
+    }
+
+    /// Returns the control-plane nodes without a Pod of kube-controller-manager. Their flags are unknown.
+    pub(in crate::check) fn uncovered_nodes(&self) -> Result<Vec<&'a str>, &'a FactError> {
+        let covered: BTreeSet<&str> = self.processes.iter().filter_map(Process::node).collect();
+        let nodes = self.facts.control_plane_nodes.as_ref()?;
+        Ok(nodes.iter().map(|node| object_name(&node.metadata)).filter(|node| !covered.contains(node)).collect())
     }
 
     /// Whether `identity`, from the Lease, belongs to one of the Pods.
@@ -174,12 +215,10 @@ impl<'a> KubeControllerManagers<'a> {
             }
         }
         self.report_different(findings);
-        match &self.facts.control_plane_nodes {
+        match self.uncovered_nodes() {
             Err(why) => findings.add_unreadable_fact("whether every control-plane node was checked", why),
             Ok(nodes) => {
-                let covered: BTreeSet<&str> = self.processes.iter().filter_map(Process::node).collect();
-                for node in nodes.iter().map(|node| object_name(&node.metadata)).filter(|node| !covered.contains(node))
-                {
+                for node in nodes {
                     let found = format!(
                         "cannot tell which loops the control-plane node {node} would run: it has no Pod of \
                             kube-controller-manager now"
@@ -240,5 +279,6 @@ fn parse_manager_pod(pod: &Pod) -> Option<Process<'_>> {
         return None;
     }
     let elects = !manager_flags::disables_leader_election(&command_line);
-    Some(Process { pod, controllers: ControllersFlag::from_command_line(&command_line), uses_leader_election: elects })
+    let controllers = ControllersFlag::from_command_line(&command_line);
+    Some(Process { pod, command_line, controllers, uses_leader_election: elects })
 }
