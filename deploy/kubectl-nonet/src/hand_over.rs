@@ -71,25 +71,24 @@ pub async fn release(
     let (mut all_led, mut expected) = (true, Vec::new());
     for (index, lease) in selected.iter().enumerate() {
         let name = lease.controller.name;
-        let (done, found) =
-            match change(connection, lease, &spec, &|found| lease.may_be_held && is_held(found)).await {
-                Ok(Change::Absent) => {
-                    all_led = fail(out, &absent(lease));
-                    continue;
+        let (done, found) = match change(connection, lease, &spec, &|found| lease.may_be_held && is_held(found)).await {
+            Ok(Change::Absent) => {
+                all_led = fail(out, &absent(lease));
+                continue;
+            }
+            Ok(Change::NotNeeded(found)) if lease.has_leader => {
+                say(out, &format!("{name}: not held; it has the holder {}", holder(&found)));
+                continue;
+            }
+            Ok(Change::NotNeeded(found)) => ("not held", found),
+            Ok(Change::Made(found)) => ("released", found),
+            Err(why) => {
+                for ExpectedLeader { lease, done, .. } in &expected {
+                    say(out, &format!("{}: {done}", lease.controller.name));
                 }
-                Ok(Change::NotNeeded(found)) if lease.has_leader => {
-                    say(out, &format!("{name}: not held; it has the holder {}", holder(&found)));
-                    continue;
-                }
-                Ok(Change::NotNeeded(found)) => ("not held", found),
-                Ok(Change::Made(found)) => ("released", found),
-                Err(why) => {
-                    for ExpectedLeader { lease, done, .. } in &expected {
-                        say(out, &format!("{}: {done}", lease.controller.name));
-                    }
-                    return stop(out, &selected[index..], "released", &why);
-                }
-            };
+                return stop(out, &selected[index..], "released", &why);
+            }
+        };
         expected.push(ExpectedLeader { lease, done, before: term(&found) });
     }
     await_leaders(connection, clock, expected, options.seconds_to_lead, out).await && all_led
@@ -198,7 +197,10 @@ fn term(lease: &Lease) -> (String, Option<MicroTime>) {
 
 fn absent(lease: &SelectedLease) -> String {
     let name = lease.controller.name;
-    format!("{name} has no Lease in the namespace {}: a running process of {name} creates it; start one first", lease.namespace)
+    format!(
+        "{name} has no Lease in the namespace {}: a running process of {name} creates it; start one first",
+        lease.namespace
+    )
 }
 
 /// Prints which Leases remain unchanged after a failed request. Always returns `false`.

@@ -71,7 +71,9 @@ mod tests {
         ] {
             assert_eq!(enables_beta_gate(&line(text), "Gate"), expected, "{text}");
         }
-        for (text, expected) in [("x --on", true), ("x --on=true", true), ("x --on --on=false", false), ("x --one", false)] {
+        for (text, expected) in
+            [("x --on", true), ("x --on=true", true), ("x --on --on=false", false), ("x --one", false)]
+        {
             assert_eq!(is_switched_on(&line(text), "on"), expected, "{text}");
         }
     }

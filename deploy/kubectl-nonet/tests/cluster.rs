@@ -10,11 +10,13 @@ use kubectl_nonet::{
     connection::Connection,
     finding::{Finding, FindingStatus, exit_code},
     gather::{GatherOptions, gather_facts},
+    hand_over::{self, ReleaseOptions},
 };
-use sandbox::{ADMIN, Credential, Sandbox, Server, Tls};
+use sandbox::{ADMIN, Action, Credential, Rule, Sandbox, Server, Tls};
 use serde_json::{Value, json};
 
 const CONTROLLER: &str = "deployment-controller";
+const HOLD: &str = "held-for-hand-over";
 
 struct Cluster {
     sandbox: Sandbox,
@@ -39,7 +41,7 @@ impl Cluster {
             }))
             .await;
         cluster.lease("kube-controller-manager", "cp-0_1").await;
-        cluster.nonet().await;
+        cluster.nonet(CONTROLLER).await;
         cluster.lease(CONTROLLER, "nonet-deployment-controller-a_1").await;
         cluster
     }
@@ -74,26 +76,27 @@ impl Cluster {
         })).await;
     }
 
-    /// Installs deployment-controller with its roles.
-    async fn nonet(&self) {
+    /// Installs a controller with its roles.
+    async fn nonet(&self, controller: &str) {
         let labels = json!({
-            "app.kubernetes.io/name": CONTROLLER, "app.kubernetes.io/component": "controller", "app.kubernetes.io/part-of": "nonet",
+            "app.kubernetes.io/name": controller, "app.kubernetes.io/component": "controller", "app.kubernetes.io/part-of": "nonet",
         });
         let named = |name: &str| json!({"name": name, "namespace": "kube-system", "labels": labels});
-        let spec = json!({"containers": [{"name": "controller", "image": "registry.example/nonet/deployment-controller:v0.1.0"}]});
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": named("nonet-deployment-controller-a"), "spec": spec});
+        let image = format!("registry.example/nonet/{controller}:v0.1.0");
+        let spec = json!({"containers": [{"name": "controller", "image": image}]});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": named(&format!("nonet-{controller}-a")), "spec": spec});
         self.apply(pod).await;
         self.apply(json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": named("nonet-deployment-controller"),
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": named(&format!("nonet-{controller}")),
             "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}},
         })).await;
         let status =
             json!({"status": {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "observedGeneration": 1}});
         self.sandbox
-            .merge("deployments.apps", Some("kube-system"), "nonet-deployment-controller", Some("status"), status)
+            .merge("deployments.apps", Some("kube-system"), &format!("nonet-{controller}"), Some("status"), status)
             .await
             .unwrap();
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../controllers/deployment-controller/rbac.yaml");
+        let path = format!("{}/../controllers/{controller}/rbac.yaml", env!("CARGO_MANIFEST_DIR"));
         let manifests: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap();
         for mut object in manifests {
             if object["kind"] == "Role" || object["kind"] == "RoleBinding" {
@@ -106,9 +109,67 @@ impl Cluster {
         }
     }
 
+    /// Applies a held Lease that no process has led with.
+    async fn held_lease(&self, name: &str) {
+        self.apply(json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name, "namespace": "kube-system"},
+            "spec": {"holderIdentity": HOLD, "leaseDurationSeconds": 315_360_000, "leaseTransitions": 0},
+        }))
+        .await;
+    }
+
+    async fn read_lease(&self, name: &str) -> Value {
+        self.sandbox.get("leases.coordination.k8s.io", Some("kube-system"), name).await.unwrap()["spec"].clone()
+    }
+
+    /// Runs `release` for all controllers. Returns whether it succeeded, and its output.
+    async fn release(&self, force: bool) -> (bool, String) {
+        let connection = self.connect().await;
+        let options = GatherOptions { all_namespaces: true, ..GatherOptions::default() };
+        let facts = gather_facts(&connection, &Clock::system(), options).await.unwrap();
+        let (mut out, options) = (Vec::new(), ReleaseOptions { force, seconds_to_lead: 2 });
+        let done = hand_over::release(&connection, &Clock::system(), &facts, &[], options, &mut out).await;
+        (done, String::from_utf8(out).unwrap())
+    }
+
+    /// Runs `hold` for all controllers. Returns whether it succeeded, and its output.
+    async fn hold(&self) -> (bool, String) {
+        let connection = self.connect().await;
+        let facts = gather_facts(&connection, &Clock::system(), GatherOptions::default()).await.unwrap();
+        let mut out = Vec::new();
+        let done = hand_over::hold(&connection, &facts, &[], &mut out).await;
+        (done, String::from_utf8(out).unwrap())
+    }
+
+    /// Takes each Lease as soon as it is free, as standbys do. Never returns.
+    async fn stand_by(&self) {
+        let client = self.sandbox.acting_as("standby");
+        loop {
+            for lease in client.list("leases.coordination.k8s.io", Some("kube-system")).await.unwrap() {
+                if lease["spec"]["holderIdentity"] == "" {
+                    let name = lease["metadata"]["name"].as_str().unwrap();
+                    let spec = json!({"spec": {"holderIdentity": format!("nonet-{name}-b_2")}});
+                    client.merge("leases.coordination.k8s.io", Some("kube-system"), name, None, spec).await.unwrap();
+                }
+            }
+            Clock::system().sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Runs `release` beside standbys.
+    async fn release_with_standbys(&self, force: bool) -> (bool, String) {
+        tokio::select! {
+            result = self.release(force) => result,
+            () = self.stand_by() => panic!("standbys never end"),
+        }
+    }
+
+    async fn connect(&self) -> Connection {
+        Connection::open(Some(&self.kubeconfig), None, Duration::from_secs(30)).await.unwrap()
+    }
+
     async fn check(&self, stage: PlannedOperation) -> Vec<Finding> {
-        let timeout = Duration::from_secs(30);
-        let connection = Connection::open(Some(&self.kubeconfig), None, timeout).await.unwrap();
+        let connection = self.connect().await;
         check(&gather_facts(&connection, &Clock::system(), GatherOptions::default()).await.unwrap(), stage)
     }
 }
@@ -153,7 +214,7 @@ async fn a_hold_is_no_leader() {
     expect(
         &findings,
         FindingStatus::Problem,
-        "no process runs deployment-controller: kube-controller-manager does not, and Nonet is held",
+        "no process runs deployment-controller: kube-controller-manager does not, and no process leads since ",
     );
     cluster.manager("*").await;
     let findings = cluster.check(PlannedOperation::HandOver).await;
@@ -203,9 +264,111 @@ async fn a_server_that_does_not_answer_is_an_error() {
     let cluster = Cluster::handed_over("away").await;
     let answer = cluster.sandbox.send(http::Method::GET, "/version", "", None).await.unwrap();
     assert!(answer["gitVersion"].is_string());
-    let timeout = Duration::from_secs(30);
-    let connection = Connection::open(Some(&cluster.kubeconfig), None, timeout).await.unwrap();
+    let connection = cluster.connect().await;
     cluster.server.shutdown().await;
     let why = gather_facts(&connection, &Clock::system(), GatherOptions::default()).await.unwrap_err();
     assert!(why.to_string().starts_with("GET /version failed: "), "{why}");
+}
+
+#[tokio::test]
+async fn a_release_makes_a_standby_lead_and_writes_nothing_else() {
+    let cluster = Cluster::handed_over("release").await;
+    cluster.held_lease(CONTROLLER).await;
+    cluster.sandbox.writes().clear();
+    // The first patch meets the write of another client.
+    cluster.sandbox.faults().add(Rule::new(Action::Conflict).verb("patch").resource("leases").identity(ADMIN).times(1));
+    let (done, out) = cluster.release_with_standbys(false).await;
+    assert_eq!(out, "deployment-controller: released, led by nonet-deployment-controller-b_2\n");
+    assert!(done);
+    assert_eq!(cluster.sandbox.writes().all().len(), 2, "one of the release, one of the standby");
+    let (done, out) = cluster.release(false).await;
+    assert_eq!(out, "deployment-controller: not held; it has the holder nonet-deployment-controller-b_2\n");
+    assert!(done);
+}
+
+#[tokio::test]
+async fn a_release_beside_kube_controller_manager_writes_nothing_without_force() {
+    let cluster = Cluster::handed_over("refused").await;
+    cluster.held_lease(CONTROLLER).await;
+    cluster.manager("*").await;
+    let written = cluster.sandbox.resource_version();
+    let (done, out) = cluster.release(false).await;
+    let words =
+        "error: kube-controller-manager (kube-controller-manager-cp-0) has deployment-controller switched on: add ";
+    assert!(!done && out.contains(words), "{out}");
+    assert!(out.ends_with("because a second writer might start; --force releases anyway\n"), "{out}");
+    assert_eq!(cluster.sandbox.resource_version(), written);
+    let (done, out) = cluster.release_with_standbys(true).await;
+    assert!(done && out.starts_with("warning: kube-controller-manager"), "{out}");
+    assert!(out.ends_with("deployment-controller: released, led by nonet-deployment-controller-b_2\n"), "{out}");
+}
+
+#[tokio::test]
+async fn a_release_without_a_running_process_is_an_error() {
+    let cluster = Cluster::handed_over("leaderless").await;
+    cluster.held_lease(CONTROLLER).await;
+    let (done, out) = cluster.release(false).await;
+    assert!(!done);
+    assert!(
+        out.starts_with("error: deployment-controller: released, but no process has led for 2 s; kubectl"),
+        "{out}"
+    );
+    cluster.sandbox.delete("leases.coordination.k8s.io", Some("kube-system"), CONTROLLER).await.unwrap();
+    for (done, out) in [cluster.release(false).await, cluster.hold().await] {
+        assert!(
+            !done && out.starts_with("error: deployment-controller has no Lease in the namespace kube-system: a"),
+            "{out}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_hold_keeps_the_history_of_the_lease() {
+    let cluster = Cluster::handed_over("hold-command").await;
+    let before = cluster.read_lease(CONTROLLER).await;
+    let (done, out) = cluster.hold().await;
+    assert_eq!(
+        out,
+        "deployment-controller: held; its leader nonet-deployment-controller-a_1 ends within two seconds\n"
+    );
+    let mut expected = before;
+    expected["holderIdentity"] = HOLD.into();
+    expected["leaseDurationSeconds"] = 315_360_000.into();
+    assert_eq!(cluster.read_lease(CONTROLLER).await, expected);
+    assert!(done);
+    assert_eq!(cluster.hold().await, (true, "deployment-controller: already held\n".to_owned()));
+}
+
+#[tokio::test]
+async fn a_failure_in_the_middle_names_what_is_not_done() {
+    let cluster = Cluster::handed_over("middle").await;
+    cluster.nonet("job-controller").await;
+    cluster.manager("*,-deployment-controller,-job,-ttl-after-finished").await;
+    for name in [CONTROLLER, "job-controller"] {
+        cluster.held_lease(name).await;
+    }
+    cluster.sandbox.faults().add(
+        Rule::new(Action::Unavailable).verb("patch").object("kube-system", "job-controller").identity(ADMIN).times(1),
+    );
+    let (done, out) = cluster.release_with_standbys(false).await;
+    assert!(!done);
+    assert!(out.starts_with("deployment-controller: released\nerror: not released: job-controller: PATCH "), "{out}");
+    assert!(out.ends_with("then type the same command again\n"), "{out}");
+    let (done, out) = cluster.release_with_standbys(false).await;
+    assert!(done, "{out}");
+    assert!(out.contains("job-controller: released, led by nonet-job-controller-b_2"), "{out}");
+    assert!(out.starts_with("deployment-controller: not held"), "{out}");
+}
+
+#[tokio::test]
+async fn a_caller_without_the_right_to_patch_learns_its_name() {
+    let cluster = Cluster::handed_over("no-patch").await;
+    let read = json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]});
+    cluster.sandbox.grant("reader", json!([read])).await.unwrap();
+    cluster.log_in("reader", Credential::Token);
+    let (done, out) = cluster.hold().await;
+    assert!(!done);
+    let words = "error: not held: deployment-controller: forbidden; it needs patch on leases.coordination.k8s.io in the \
+        namespace kube-system; request the right; kubectl auth can-i patch leases.coordination.k8s.io -n kube-system";
+    assert!(out.starts_with(words), "{out}");
 }

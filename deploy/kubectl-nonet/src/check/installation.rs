@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::{
-    api::{apps::v1::Deployment, core::v1::{Pod, PodSpec}},
+    api::{
+        apps::v1::Deployment,
+        core::v1::{Pod, PodSpec},
+    },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
@@ -157,7 +160,9 @@ fn installations_of<'a>(facts: &'a Facts, controller: &'static Controller) -> Ve
     let pods: Vec<&Pod> = facts.pods.iter().flatten().filter(|pod| is(&pod.metadata)).collect();
     let lists_are_complete = facts.deployments.is_ok() && facts.pods.is_ok();
     let is_trusted = |namespace: &str| {
-        !lists_are_complete || namespace == KUBE_SYSTEM_NAMESPACE || facts.stated_namespace.as_deref() == Some(namespace)
+        !lists_are_complete
+            || namespace == KUBE_SYSTEM_NAMESPACE
+            || facts.stated_namespace.as_deref() == Some(namespace)
     };
     let mut places: BTreeSet<&str> = deployments.iter().map(|d| object_namespace(&d.metadata)).collect();
     places.extend(pods.iter().map(|pod| object_namespace(&pod.metadata)));
@@ -189,8 +194,8 @@ fn installations_of<'a>(facts: &'a Facts, controller: &'static Controller) -> Ve
         if installation.is_installed() || is_trusted(place) {
             let lease = facts.leases.iter().find(|lease| lease.name == controller.name && lease.namespace == place);
             installation.lease = lease;
-            installation.election = lease
-                .map_or(LeaderElectionState::Absent, |lease| LeaderElectionState::from_reading(&lease.reading));
+            installation.election =
+                lease.map_or(LeaderElectionState::Absent, |lease| LeaderElectionState::from_reading(&lease.reading));
         }
         installation
     };

@@ -36,7 +36,8 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Pl
     if facts.deployments.is_ok() && facts.pods.is_ok() && !left_out.is_empty() {
         let nothing = left_out.len() == installations.len();
         if nothing && matches!(stage, PlannedOperation::HandOver | PlannedOperation::Upgrade) {
-            let remedy = "choose and install controllers as in docs/operating.md, or name another cluster with --context";
+            let remedy =
+                "choose and install controllers as in docs/operating.md, or name another cluster with --context";
             findings.add_problem("Nonet is not installed", remedy);
         } else if nothing {
             findings.add_info("Nonet is not installed: everything is left to kube-controller-manager");

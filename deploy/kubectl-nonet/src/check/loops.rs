@@ -219,7 +219,9 @@ fn check_neighbours(
     }
     if built_in.switches_off_explicitly(TOKENS) {
         findings.add_warning(
-            format!("kube-controller-manager runs {TOKENS} although --controllers switches it off: the flag cannot do that"),
+            format!(
+                "kube-controller-manager runs {TOKENS} although --controllers switches it off: the flag cannot do that"
+            ),
             format!("only an empty --service-account-private-key-file does; take -{TOKENS} out of the list"),
         );
     }
@@ -231,7 +233,8 @@ fn check_neighbours(
     }
     for installation in installations.iter().filter(|_| built_in.exists()) {
         let has_flag = |words: &Vec<String>| manager_flags::is_switched_on(words, "lead-without-release");
-        let args = installation.pod_specs().flat_map(|spec| &spec.containers).filter_map(|container| container.args.as_ref());
+        let args =
+            installation.pod_specs().flat_map(|spec| &spec.containers).filter_map(|container| container.args.as_ref());
         if installation.is_installed() && args.into_iter().any(has_flag) {
             let found = format!(
                 "{} has --lead-without-release: beside kube-controller-manager it leads at once when there is no Lease",

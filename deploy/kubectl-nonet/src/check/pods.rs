@@ -63,12 +63,7 @@ fn check_registry(
     }
 }
 
-fn check_container(
-    findings: &mut Findings,
-    pod: &Pod,
-    container: &ContainerStatus,
-    apply_again: ApplyAgain<'_>,
-) {
+fn check_container(findings: &mut Findings, pod: &Pod, container: &ContainerStatus, apply_again: ApplyAgain<'_>) {
     let (place, pod_name) = (object_namespace(&pod.metadata), object_name(&pod.metadata));
     let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
     let reason = waiting.and_then(|waiting| waiting.reason.as_deref()).unwrap_or_default();

@@ -133,10 +133,8 @@ fn built_in_writers(facts: &Facts, held: &[&SelectedLease]) -> Vec<String> {
         lines.push(format!("cannot tell whether kube-controller-manager runs {loops}{why}: {STATE_FLAG_REMEDY}"));
     } else if facts.kube_controller_manager.built_in_controllers_flag.is_none() {
         match built_in.uncovered_nodes() {
-            Err(why) => lines.push(format!(
-                "cannot tell whether every kube-controller-manager was read: {why}; {}",
-                why.remedy()
-            )),
+            Err(why) => lines
+                .push(format!("cannot tell whether every kube-controller-manager was read: {why}; {}", why.remedy())),
             Ok(nodes) if nodes.is_empty() => {}
             Ok(nodes) => lines.push(format!(
                 "cannot tell which loops {} would run, because no Pod of kube-controller-manager is there now: \

@@ -4,7 +4,9 @@ use common::{built_in_flags::ControllersFlag, leader::HAND_OVER_HOLDER_IDENTITY 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{PlannedOperation, check};
+use k8s_openapi::api::coordination::v1::Lease;
+
+use super::{PlannedOperation, check, release};
 use crate::{
     controllers,
     facts::{
@@ -38,17 +40,18 @@ fn labels(controller: &str, component: &str) -> Value {
     json!({"app.kubernetes.io/name": controller, "app.kubernetes.io/component": component, "app.kubernetes.io/part-of": "nonet"})
 }
 
-/// Returns a Lease that was renewed `renewed` seconds ago.
+/// Returns a Lease that was renewed `renewed` seconds ago. No process has led with a held Lease.
 #[allow(clippy::unnecessary_wraps, reason = "facts are results")]
 fn lease(holder: &str, renewed: i64) -> FactResult<Option<LeaseReading>> {
-    let lease = parse(json!({
-        "metadata": {"creationTimestamp": ago(3_600)},
-        "spec": {
-            "holderIdentity": holder, "leaseDurationSeconds": if holder == HOLD { 315_360_000 } else { 15 },
-            "acquireTime": micro(ago(600)), "renewTime": micro(ago(renewed)),
-        },
-    }));
-    Ok(Some(LeaseReading { lease, read_at: now(), first_reading: None }))
+    let spec = json!({
+        "holderIdentity": holder, "leaseDurationSeconds": if holder == HOLD { 315_360_000 } else { 15 },
+        "acquireTime": (holder != HOLD).then(|| micro(ago(600))), "renewTime": micro(ago(renewed)),
+    });
+    Ok(Some(LeaseReading { lease: lease_with(spec), read_at: now(), first_reading: None }))
+}
+
+fn lease_with(spec: Value) -> Lease {
+    parse(json!({"metadata": {"creationTimestamp": ago(3_600)}, "spec": spec}))
 }
 
 fn micro(time: Timestamp) -> String {
@@ -76,6 +79,7 @@ impl World {
         };
         let facts = Facts {
             namespaces: vec!["kube-system".to_owned()],
+            stated_namespace: None,
             cluster_wide_search: Ok(()),
             clocks: Ok(TimeReadings { local_time: now(), server_time: now() }),
             server_version: Ok("v1.36.2".to_owned()),
@@ -159,6 +163,65 @@ impl World {
         })
     }
 
+    /// Holds the Lease, which a process has renewed ten minutes ago.
+    fn held_after_leading(self) -> Self {
+        self.reading(lease(HOLD, 600)).with(|facts| {
+            let lease = facts.leases.iter_mut().find(|l| l.name == "deployment-controller").unwrap();
+            let spec = lease.reading.as_mut().unwrap().as_mut().unwrap().lease.spec.as_mut().unwrap();
+            spec.lease_transitions = Some(1);
+        })
+    }
+
+    /// Reads a Lease with this specification twice, without a change between the readings.
+    fn unchanged_lease(self, spec: Value) -> Self {
+        let lease = lease_with(spec);
+        let renew_time = lease.spec.as_ref().unwrap().renew_time.as_ref().map(|time| time.0);
+        let first_reading = Some(FirstReading { renew_time, read_at: ago(3) });
+        self.reading(Ok(Some(LeaseReading { lease, read_at: now(), first_reading })))
+    }
+
+    /// Adds the Deployment of a controller in a namespace, and its Lease.
+    fn another_deployment(
+        self,
+        name: &'static str,
+        namespace: &str,
+        reading: FactResult<Option<LeaseReading>>,
+    ) -> Self {
+        let labels = labels(name, "controller");
+        let metadata = json!({"name": format!("nonet-{name}"), "namespace": namespace, "labels": labels});
+        let deployment = parse(json!({
+            "metadata": metadata,
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": {"spec": {"containers": []}}},
+            "status": {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1},
+        }));
+        self.with(|facts| facts.deployments.as_mut().unwrap().push(deployment)).lease_of(name, namespace, reading)
+    }
+
+    fn lease_of(self, name: &'static str, namespace: &str, reading: FactResult<Option<LeaseReading>>) -> Self {
+        self.with(|facts| {
+            facts.leases.retain(|lease| lease.name != name || lease.namespace != namespace);
+            facts.leases.push(NamedLease { name, namespace: namespace.to_owned(), reading });
+            facts.namespaces.push(namespace.to_owned());
+        })
+    }
+
+    /// Says that Helm has installed the Deployment.
+    fn by_helm(self) -> Self {
+        self.with(|facts| {
+            let metadata = &mut facts.deployments.as_mut().unwrap()[0].metadata;
+            let annotations = metadata.annotations.get_or_insert_default();
+            annotations.insert("meta.helm.sh/release-name".to_owned(), "prod".to_owned());
+        })
+    }
+
+    /// Adds an argument to the only kube-controller-manager.
+    fn manager_argument(self, argument: &str) -> Self {
+        self.with(|facts| {
+            let spec = facts.kube_controller_manager.pods.as_mut().unwrap()[0].spec.as_mut().unwrap();
+            spec.containers[0].command.as_mut().unwrap().push(argument.to_owned());
+        })
+    }
+
     fn annotated(self, key: &str, value: &str) -> Self {
         self.with(|facts| {
             let lease = facts.leases.iter_mut().find(|l| l.name == "deployment-controller").unwrap();
@@ -235,6 +298,13 @@ fn loops_without_exactly_one_writer_are_found() {
             Problem,
             "no process runs deployment-controller: kube-controller-manager does not, and Nonet is held",
         ),
+        (
+            start().held_after_leading(),
+            Problem,
+            "no process runs deployment-controller: kube-controller-manager does not, and no process leads since \
+                2026-11-25T11:50:00Z: Nonet has led before, and is held",
+        ),
+        (start().held_after_leading().manager("cp-0", &["*"]), Info, "held after a process has led, for 10 min"),
         (start().lease("", 0), Problem, "no replica of Nonet leads"),
         (start().lease("a_1", 60), Problem, "no replica of Nonet leads"),
         (
@@ -242,7 +312,7 @@ fn loops_without_exactly_one_writer_are_found() {
             Problem,
             "no process runs job-controller: kube-controller-manager does not, and Nonet is not installed",
         ),
-        (start().lease(HOLD, 600).manager("cp-0", &["*"]), Info, "held for the hand-over, for 10 min"),
+        (start().lease(HOLD, 600).manager("cp-0", &["*"]), Info, "held, and never led, for 10 min"),
         (
             start().with(|f| f.kube_controller_manager.lease = lease("cp-0_1", 60)),
             Problem,
@@ -488,7 +558,7 @@ fn each_operation_has_its_requirements() {
         (held().lease("a_1", 1).manager("cp-0", &[OFF]), HandOver, Problem, "is not held for the hand-over"),
         (held().manager("cp-0", &[OFF]), HandOver, Problem, "before the hand-over, kube-controller-manager has to run"),
         (start(), Upgrade, Info, "not installed"),
-        (held(), Upgrade, Problem, "held for the hand-over"),
+        (held(), Upgrade, Problem, "held, and never led"),
         (start().lease("", 0), Upgrade, Problem, "the Lease is free"),
         (start().annotated("nonet/probation", "1m0s"), Upgrade, Problem, "on probation"),
         (
@@ -600,4 +670,333 @@ fn a_reported_second_writer_is_a_problem_until_it_is_expected_or_gone() {
     expect(&world, PlannedOperation::NoOperation, FindingStatus::Problem, "has found a second writer");
     let world = World::handed_over().with(|facts| facts.lease_events = Ok(vec![event("SecondWriterFound", 40)]));
     expect(&world, PlannedOperation::NoOperation, FindingStatus::Info, "the current leader sees no sign of it");
+}
+
+#[track_caller]
+fn expect_among(world: &World, stage: PlannedOperation, status: FindingStatus, words: &str) {
+    let findings = world.check(stage);
+    let found = findings.iter().any(|finding| finding.status == status && finding.found.contains(words));
+    assert!(found, "{status} {words:?} is not in {findings:#?}");
+}
+
+#[track_caller]
+fn expect_nothing(world: &World, words: &str) {
+    let findings = world.check(PlannedOperation::NoOperation);
+    assert!(findings.iter().all(|finding| !finding.found.contains(words)), "{words:?} is in {findings:#?}");
+}
+
+/// Returns the remedy of the only finding with these words.
+#[track_caller]
+fn remedy(world: &World, stage: PlannedOperation, words: &str) -> String {
+    let findings = world.check(stage);
+    let mut found = findings.iter().filter(|finding| finding.found.contains(words));
+    let (first, others) = (found.next(), found.count());
+    assert_eq!((first.is_some(), others), (true, 0), "{words:?} in {findings:#?}");
+    first.unwrap().remedy.clone().unwrap_or_default()
+}
+
+fn start_with_waiting_pod(reason: &str) -> World {
+    World::handed_over().pod("c", waiting(reason, "no such image"))
+}
+
+fn start_without_node() -> World {
+    let refused = json!({"type": "PodScheduled", "status": "False", "message": "0/1 nodes"});
+    World::handed_over().pod("c", json!({"conditions": [refused]}))
+}
+
+#[test]
+fn remedies_name_exactly_what_is_installed() {
+    use PlannedOperation::{HandOver, NoOperation, Removal, Upgrade};
+    let start = World::handed_over;
+    let overlay = "apply again the overlay or file that installed deployment-controller in the namespace kube-system";
+    let helm = "helm upgrade prod CHART -n kube-system --reset-then-reuse-values";
+    let without_rights = || start().with(|f| f.access_reviews[0].denied_rights = Ok(vec!["create pods".to_owned()]));
+    let no_bindings = || start().with(|f| f.roles_and_bindings.role_bindings = Ok(vec![]));
+    let no_budgets = || start().with(|f| f.disruption_budgets = Ok(vec![]));
+    let failed = || start().annotated("nonet/failed", "0.2.0+abc").annotated("nonet/version", "0.1.0+x");
+    let nothing = || {
+        start().reading(Ok(None)).manager("cp-0", &["*"]).with(|facts| {
+            (facts.deployments, facts.pods) = (Ok(vec![]), Ok(vec![]));
+        })
+    };
+    for (world, stage, words, expected) in [
+        (without_rights(), NoOperation, "lacks rights", overlay),
+        (without_rights().by_helm(), NoOperation, "lacks rights", helm),
+        (no_bindings(), NoOperation, "there is no RoleBinding", overlay),
+        (no_budgets(), Upgrade, "no PodDisruptionBudget", overlay),
+        (no_budgets().by_helm(), Upgrade, "no PodDisruptionBudget", helm),
+        (
+            start_without_node(),
+            NoOperation,
+            "finds no node",
+            "add deploy/components/any-node to the overlay; then apply",
+        ),
+        (start_without_node(), NoOperation, "finds no node", overlay),
+        (start_without_node().by_helm(), NoOperation, "finds no node", "values --set anyNode=true"),
+        (start_with_waiting_pod("ImagePullBackOff"), NoOperation, "cannot pull", overlay),
+        (start().with(unset_image), NoOperation, "has no registry", overlay),
+        (start().with(unset_image).by_helm(), NoOperation, "has no registry", "--set image.registry=REGISTRY/nonet"),
+        (failed(), NoOperation, "has failed on probation", "kubectl -n kube-system rollout undo deployment/nonet-dep"),
+        (failed().by_helm(), NoOperation, "has failed on probation", "helm rollback prod -n kube-system"),
+        (nothing(), HandOver, "Nonet is not installed", "choose and install controllers as in docs/operating.md"),
+        (
+            start().manager("cp-0", &[OFF, "-job"]),
+            NoOperation,
+            "no process runs job-controller",
+            "switch them on: take them out of --controllers",
+        ),
+        (
+            start().lease(HOLD, 0),
+            NoOperation,
+            "and Nonet is held",
+            "kubectl nonet release deployment-controller -n kube-system",
+        ),
+        (
+            start().held_after_leading(),
+            NoOperation,
+            "Nonet has led before",
+            "kubectl nonet release deployment-controller -n kube-system",
+        ),
+        (
+            start().lease(HOLD, 0),
+            Upgrade,
+            "deployment-controller: held",
+            "kubectl nonet release deployment-controller -n kube-system",
+        ),
+        (
+            start().manager("cp-0", &["*"]),
+            NoOperation,
+            "two writers",
+            "kubectl nonet hold deployment-controller -n kube-system; then add -deployment-controller to --controllers",
+        ),
+        (
+            start().manager("cp-0", &["*"]),
+            Removal,
+            "must not lead",
+            "kubectl nonet hold deployment-controller -n kube-system",
+        ),
+    ] {
+        let remedy = remedy(&world, stage, words);
+        assert!(remedy.contains(expected), "{expected:?} is not in {remedy:?}");
+        for finding in world.check(stage) {
+            let remedy = finding.remedy.unwrap_or_default();
+            let names_another = remedy.contains(" -k ") || remedy.contains("overlays/") || remedy.contains("/hold");
+            assert!(!names_another, "{remedy}");
+        }
+    }
+    let static_pods = start().with(|facts| facts.deployments = Ok(vec![])).pod_of("static-pod", "s", "x:v1", json!({}));
+    let world = static_pods.with(|facts| facts.roles_and_bindings.role_bindings = Ok(vec![]));
+    let remedy = remedy(&world, NoOperation, "there is no RoleBinding");
+    assert_eq!(
+        remedy,
+        "apply again the manifest with the rights of the static Pods of deployment-controller in the namespace kube-system"
+    );
+}
+
+#[test]
+fn two_installations_of_a_controller_are_a_problem() {
+    let world = World::handed_over().another_deployment("deployment-controller", "nonet", Ok(None));
+    let words = "deployment-controller is installed in several namespaces (kube-system, nonet)";
+    expect(&world, PlannedOperation::NoOperation, FindingStatus::Problem, words);
+    let remedy = remedy(&world, PlannedOperation::NoOperation, words);
+    assert!(remedy.contains("kubectl nonet hold deployment-controller -n kube-system, or"), "{remedy}");
+    assert!(remedy.ends_with("kubectl nonet hold deployment-controller -n nonet"), "{remedy}");
+}
+
+#[test]
+fn a_lease_where_its_controller_is_not_installed_is_ignored() {
+    for holder in ["tenant_1", HOLD] {
+        let world = World::handed_over().lease_of("job-controller", "shop", lease(holder, 1));
+        for finding in world.check(PlannedOperation::NoOperation) {
+            assert!(finding.status <= FindingStatus::Info, "{finding:?}");
+            assert!(!finding.found.contains("job-controller: "), "{finding:?}");
+        }
+        assert_eq!(selected(&world, &[]), Ok(vec!["deployment-controller"]));
+    }
+}
+
+#[test]
+fn leases_that_were_edited_to_nonsense_are_described() {
+    use FindingStatus::{Problem, Warning};
+    let start = World::handed_over;
+    let spec = |holder: &str, duration: i32, renewed: i64| {
+        json!({
+            "holderIdentity": holder, "leaseDurationSeconds": duration, "leaseTransitions": i32::MIN,
+            "renewTime": micro(ago(renewed)),
+        })
+    };
+    for (world, status, words) in [
+        (start().unchanged_lease(spec("a_1", -1, 1)), Warning, "the Lease has expired; a_1 renewed it 1 s ago"),
+        (start().unchanged_lease(spec("a_1", 15, -3_600)), Warning, "a_1 says that it renewed it 60 min in the future"),
+        (start().unchanged_lease(spec("a_1", i32::MAX, 7_200)), Warning, "has not renewed its Lease for 120 min"),
+        (start().unchanged_lease(spec("a_1", i32::MAX, 7_200)), Problem, "and no replica of Nonet leads"),
+        (start().unchanged_lease(spec("!", 15, 1)), Warning, "the leader ! is not one of the Pods"),
+        (start().unchanged_lease(spec(HOLD, i32::MIN, 1)), Warning, "may take the Lease from the hold in 0 s"),
+        (start().unchanged_lease(json!({})), Warning, "the Lease is free"),
+    ] {
+        expect_among(&world, PlannedOperation::NoOperation, status, words);
+    }
+}
+
+#[test]
+fn what_a_hand_over_breaks_in_kube_controller_manager_is_found() {
+    use FindingStatus::{Problem, Warning};
+    use PlannedOperation::{HandOver, NoOperation};
+    const GATE: &str = "--feature-gates=StorageVersionMigrator=true";
+    const NO_COLLECTOR: &str = "*,-deployment-controller,-garbage-collector-controller";
+    let start = World::handed_over;
+    let without_collector = || start().manager("cp-0", &[NO_COLLECTOR]);
+    let world = without_collector().manager_argument(GATE);
+    let words = "kube-controller-manager-cp-0 crashes as soon as a StorageVersionMigration is processed";
+    expect(&world, NoOperation, Problem, words);
+    assert!(
+        remedy(&world, NoOperation, words).starts_with("add -storage-version-migrator-controller to --controllers")
+    );
+    let world = start().another_deployment("gc-controller", "kube-system", lease(HOLD, 1)).manager_argument(GATE);
+    expect_among(&world, HandOver, Warning, "crashes after the hand-over when a StorageVersionMigration");
+    for world in [
+        without_collector(),
+        start().manager_argument(GATE),
+        without_collector().manager_argument(GATE).manager_argument("--enable-garbage-collector=false"),
+        start().manager("cp-0", &[NO_COLLECTOR, "-svm"]).manager_argument(GATE),
+    ] {
+        expect_nothing(&world, "StorageVersionMigration");
+    }
+    let world = start().manager("cp-0", &[OFF, "-serviceaccount-token-controller"]);
+    expect(&world, NoOperation, Warning, "runs serviceaccount-token-controller although --controllers switches it off");
+    expect_nothing(&start().manager("cp-0", &["job,-deployment"]), "serviceaccount-token-controller");
+    let no_pods = || start().with(|facts| facts.kube_controller_manager.pods = Ok(vec![]));
+    expect_among(
+        &no_pods().kubeadm("controllerManager: {}"),
+        NoOperation,
+        Warning,
+        "wait for an answer on its port 10257",
+    );
+    expect_nothing(&no_pods(), "10257");
+}
+
+#[test]
+fn a_controller_that_leads_without_release_beside_kube_controller_manager_is_found() {
+    let flag = |facts: &mut Facts| {
+        let spec = facts.deployments.as_mut().unwrap()[0].spec.as_mut().unwrap().template.spec.as_mut().unwrap();
+        spec.containers[0].args = Some(vec!["--v=2".to_owned(), "--lead-without-release".to_owned()]);
+    };
+    let world = World::handed_over().with(flag);
+    let words = "deployment-controller has --lead-without-release";
+    expect(&world, PlannedOperation::NoOperation, FindingStatus::Warning, words);
+    assert!(remedy(&world, PlannedOperation::NoOperation, words).contains("deploy/components/lead-at-once"));
+    assert!(remedy(&world.by_helm(), PlannedOperation::NoOperation, words).contains("--set leadAtOnce=false"));
+    let no_manager = |facts: &mut Facts| {
+        (facts.kube_controller_manager.pods, facts.kube_controller_manager.lease) = (Ok(vec![]), Ok(None));
+    };
+    expect_nothing(&World::handed_over().with(flag).with(no_manager), words);
+    expect_nothing(&World::handed_over(), words);
+}
+
+fn selected(world: &World, names: &[&str]) -> Result<Vec<&'static str>, String> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let leases = release::select(&world.0, &names)?;
+    Ok(leases.iter().map(|lease| lease.controller.name).collect())
+}
+
+#[test]
+fn a_release_selects_installed_controllers() {
+    let start = World::handed_over;
+    let in_namespace = |namespace: &str| start().with(|f| f.stated_namespace = Some(namespace.to_owned()));
+    let several = start().another_deployment("node-lifecycle-controller", "kube-system", Ok(None)).another_deployment(
+        "endpointslice-controller",
+        "kube-system",
+        Ok(None),
+    );
+    assert_eq!(
+        selected(&several, &[]).unwrap(),
+        ["endpointslice-controller", "deployment-controller", "node-lifecycle-controller"]
+    );
+    assert_eq!(selected(&several, &["deployment-controller"]).unwrap(), ["deployment-controller"]);
+    assert_eq!(selected(&in_namespace("kube-system"), &[]).unwrap(), ["deployment-controller"]);
+    // A process outside the cluster has no Pod, and a Lease in kube-system.
+    let outside = start().lease_of("job-controller", "kube-system", lease(HOLD, 1));
+    assert_eq!(selected(&outside, &["job-controller"]).unwrap(), ["job-controller"]);
+    for (world, names, words) in [
+        (
+            start(),
+            ["job-controller"].as_slice(),
+            "job-controller is not installed: install it first; a running process",
+        ),
+        (in_namespace("nonet"), &["deployment-controller"], "is not installed in the namespace nonet: install it"),
+        (in_namespace("nonet"), &[], "Nonet is not installed in the namespace nonet"),
+        (start().with(|f| f.pods = forbidden()), &[], "cannot tell which controllers are installed: forbidden"),
+    ] {
+        let why = selected(&world, names).unwrap_err();
+        assert!(why.contains(words), "{words:?} is not in {why:?}");
+    }
+}
+
+#[test]
+fn a_release_that_may_start_a_second_writer_is_refused() {
+    let start = World::handed_over;
+    let held = || start().lease(HOLD, 0);
+    let beside = |reading| held().another_deployment("deployment-controller", "nonet", reading);
+    let stated = |flag: BuiltInControllersFlag| {
+        move |facts: &mut Facts| {
+            facts.kube_controller_manager.pods = forbidden();
+            facts.kube_controller_manager.built_in_controllers_flag = Some(flag);
+        }
+    };
+    let in_kube_system = |facts: &mut Facts| facts.stated_namespace = Some("kube-system".to_owned());
+    let hold_other = "deployment-controller is installed in the namespace nonet, too, and is not held there: kubectl nonet \
+        hold deployment-controller -n nonet";
+    for (world, words) in [
+        (held(), None),
+        (held().held_after_leading(), None),
+        (
+            held().manager("cp-0", &["*"]),
+            Some(
+                "kube-controller-manager (kube-controller-manager-cp-0) has deployment-controller switched on: add \
+                    -deployment-controller to --controllers",
+            ),
+        ),
+        (held().another_manager("cp-1", &["*"]), Some("(kube-controller-manager-cp-1) has deployment-controller")),
+        // Nothing is released where a process leads already.
+        (start().manager("cp-0", &["*"]), None),
+        (
+            held().with(|f| f.kube_controller_manager.pods = forbidden()),
+            Some("cannot tell whether kube-controller-manager runs deployment-controller (forbidden"),
+        ),
+        (held().with(|f| f.kube_controller_manager.pods = Ok(vec![])), Some("with --built-in-controllers LIST")),
+        (held().with(stated(BuiltInControllersFlag::Controllers(ControllersFlag::parse(OFF)))), None),
+        (held().with(stated(BuiltInControllersFlag::NoManager)), None),
+        (
+            held().with(stated(BuiltInControllersFlag::Controllers(ControllersFlag::default()))),
+            Some("has deployment-controller switched on"),
+        ),
+        (held().with(|f| f.kube_controller_manager.control_plane_nodes = forbidden()), Some("every kube-controller-")),
+        (
+            held().with(|f| {
+                let nodes = f.kube_controller_manager.control_plane_nodes.as_mut().unwrap();
+                nodes.push(parse(json!({"metadata": {"name": "cp-1"}})));
+            }),
+            Some("cannot tell which loops cp-1 would run"),
+        ),
+        (beside(lease("x_1", 1)), Some(hold_other)),
+        (beside(lease("", 1)), Some(hold_other)),
+        (beside(lease("x_1", 60)), Some(hold_other)),
+        (beside(Ok(None)), Some(hold_other)),
+        (beside(lease(HOLD, 1)), Some("namespaces kube-system and nonet, and both would lead: choose one with -n")),
+        (beside(lease(HOLD, 1)).with(in_kube_system), None),
+        (beside(lease("x_1", 1)).with(in_kube_system), Some(hold_other)),
+        (
+            held().with(|f| f.cluster_wide_search = forbidden()),
+            Some("what is installed in other namespaces: forbidden"),
+        ),
+        // A Lease that cannot be read may be held.
+        (start().reading(forbidden()).manager("cp-0", &["*"]), Some("has deployment-controller switched on")),
+    ] {
+        let lines = release::second_writers(&world.0, &release::select(&world.0, &[]).unwrap());
+        let fits = match words {
+            None => lines.is_empty(),
+            Some(words) => lines.iter().any(|line| line.contains(words)),
+        };
+        assert!(fits, "{words:?} is not in {lines:#?}");
+    }
 }
