@@ -143,13 +143,15 @@ impl Cluster {
 
     /// Takes each Lease as soon as it is free, as standbys do. Never returns.
     async fn stand_by(&self) {
-        let client = self.sandbox.acting_as("standby");
         loop {
-            for lease in client.list("leases.coordination.k8s.io", Some("kube-system")).await.unwrap() {
+            for lease in self.sandbox.list("leases.coordination.k8s.io", Some("kube-system")).await.unwrap() {
                 if lease["spec"]["holderIdentity"] == "" {
                     let name = lease["metadata"]["name"].as_str().unwrap();
                     let spec = json!({"spec": {"holderIdentity": format!("nonet-{name}-b_2")}});
-                    client.merge("leases.coordination.k8s.io", Some("kube-system"), name, None, spec).await.unwrap();
+                    self.sandbox
+                        .merge("leases.coordination.k8s.io", Some("kube-system"), name, None, spec)
+                        .await
+                        .unwrap();
                 }
             }
             Clock::system().sleep(Duration::from_millis(100)).await;

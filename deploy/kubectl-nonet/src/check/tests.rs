@@ -828,7 +828,7 @@ fn leases_that_were_edited_to_nonsense_are_described() {
     for (world, status, words) in [
         (start().unchanged_lease(spec("a_1", -1, 1)), Warning, "the Lease has expired; a_1 renewed it 1 s ago"),
         (start().unchanged_lease(spec("a_1", 15, -3_600)), Warning, "a_1 says that it renewed it 60 min in the future"),
-        (start().unchanged_lease(spec("a_1", i32::MAX, 7_200)), Warning, "has not renewed its Lease for 120 min"),
+        (start().unchanged_lease(spec("a_1", i32::MAX, 7_200)), Warning, "has not renewed its Lease for 2 h"),
         (start().unchanged_lease(spec("a_1", i32::MAX, 7_200)), Problem, "and no replica of Nonet leads"),
         (start().unchanged_lease(spec("!", 15, 1)), Warning, "the leader ! is not one of the Pods"),
         (start().unchanged_lease(spec(HOLD, i32::MIN, 1)), Warning, "may take the Lease from the hold in 0 s"),
