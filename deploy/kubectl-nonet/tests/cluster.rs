@@ -126,7 +126,7 @@ impl Cluster {
     async fn release(&self, force: bool) -> (bool, String) {
         let connection = self.connect().await;
         let options = GatherOptions { all_namespaces: true, ..GatherOptions::default() };
-        let facts = gather_facts(&connection, &Clock::system(), options).await.unwrap();
+        let facts = Box::pin(gather_facts(&connection, &Clock::system(), options)).await.unwrap();
         let (mut out, options) = (Vec::new(), ReleaseOptions { force, seconds_to_lead: 2 });
         let done = hand_over::release(&connection, &Clock::system(), &facts, &[], options, &mut out).await;
         (done, String::from_utf8(out).unwrap())
@@ -135,7 +135,7 @@ impl Cluster {
     /// Runs `hold` for all controllers. Returns whether it succeeded, and its output.
     async fn hold(&self) -> (bool, String) {
         let connection = self.connect().await;
-        let facts = gather_facts(&connection, &Clock::system(), GatherOptions::default()).await.unwrap();
+        let facts = Box::pin(gather_facts(&connection, &Clock::system(), GatherOptions::default())).await.unwrap();
         let mut out = Vec::new();
         let done = hand_over::hold(&connection, &facts, &[], &mut out).await;
         (done, String::from_utf8(out).unwrap())
@@ -147,7 +147,9 @@ impl Cluster {
             for lease in self.sandbox.list("leases.coordination.k8s.io", Some("kube-system")).await.unwrap() {
                 if lease["spec"]["holderIdentity"] == "" {
                     let name = lease["metadata"]["name"].as_str().unwrap();
-                    let spec = json!({"spec": {"holderIdentity": format!("nonet-{name}-b_2")}});
+                    let now = format!("{:.6}", self.sandbox.clock().now());
+                    let holder = format!("nonet-{name}-b_2");
+                    let spec = json!({"spec": {"holderIdentity": holder, "acquireTime": now, "renewTime": now}});
                     self.sandbox
                         .merge("leases.coordination.k8s.io", Some("kube-system"), name, None, spec)
                         .await
@@ -282,6 +284,7 @@ async fn a_release_makes_a_standby_lead_and_writes_nothing_else() {
     let (done, out) = cluster.release_with_standbys(false).await;
     assert_eq!(out, "deployment-controller: released, led by nonet-deployment-controller-b_2\n");
     assert!(done);
+    assert_eq!(cluster.sandbox.faults().hits(&Action::Conflict), 1);
     assert_eq!(cluster.sandbox.writes().all().len(), 2, "one of the release, one of the standby");
     let (done, out) = cluster.release(false).await;
     assert_eq!(out, "deployment-controller: not held; it has the holder nonet-deployment-controller-b_2\n");
@@ -350,7 +353,7 @@ async fn a_failure_in_the_middle_names_what_is_not_done() {
         cluster.held_lease(name).await;
     }
     cluster.sandbox.faults().add(
-        Rule::new(Action::Unavailable).verb("patch").object("kube-system", "job-controller").identity(ADMIN).times(1),
+        Rule::new(Action::InternalError).verb("patch").object("kube-system", "job-controller").identity(ADMIN).times(1),
     );
     let (done, out) = cluster.release_with_standbys(false).await;
     assert!(!done);
