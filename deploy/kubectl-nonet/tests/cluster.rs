@@ -124,8 +124,13 @@ impl Cluster {
 
     /// Runs `release` for all controllers. Returns whether it succeeded, and its output.
     async fn release(&self, force: bool) -> (bool, String) {
+        self.release_in(None, force).await
+    }
+
+    async fn release_in(&self, namespace: Option<&str>, force: bool) -> (bool, String) {
         let connection = self.connect().await;
-        let options = GatherOptions { all_namespaces: true, ..GatherOptions::default() };
+        let namespace = namespace.map(str::to_owned);
+        let options = GatherOptions { namespace, all_namespaces: true, ..GatherOptions::default() };
         let facts = Box::pin(gather_facts(&connection, &Clock::system(), options)).await.unwrap();
         let (mut out, options) = (Vec::new(), ReleaseOptions { force, seconds_to_lead: 2 });
         let done = hand_over::release(&connection, &Clock::system(), &facts, &[], options, &mut out).await;
@@ -376,4 +381,45 @@ async fn a_caller_without_the_right_to_patch_learns_its_name() {
     let words = "error: not held: deployment-controller: forbidden; it needs patch on leases.coordination.k8s.io in the \
         namespace kube-system; request the right; kubectl auth can-i patch leases.coordination.k8s.io -n kube-system";
     assert!(out.starts_with(words), "{out}");
+}
+
+#[tokio::test]
+async fn a_release_leaves_a_lease_that_another_client_takes_meanwhile() {
+    let cluster = Cluster::handed_over("race").await;
+    cluster.held_lease(CONTROLLER).await;
+    let late = Action::Latency(Duration::from_millis(300));
+    cluster.sandbox.faults().add(Rule::new(late.clone()).verb("patch").resource("leases").identity(ADMIN).times(1));
+    let other = async {
+        while cluster.sandbox.faults().hits(&late) == 0 {
+            Clock::system().sleep(Duration::from_millis(10)).await;
+        }
+        let spec = json!({"spec": {"holderIdentity": "other_1"}});
+        cluster.sandbox.merge("leases.coordination.k8s.io", Some("kube-system"), CONTROLLER, None, spec).await.unwrap();
+    };
+    let ((done, out), ()) = tokio::join!(cluster.release(false), other);
+    assert!(!done && out.starts_with("error: deployment-controller: not held, but no process has led"), "{out}");
+    assert_eq!(cluster.read_lease(CONTROLLER).await["holderIdentity"], "other_1");
+}
+
+#[tokio::test]
+async fn a_release_in_one_namespace_finds_the_installation_in_another_one() {
+    let cluster = Cluster::handed_over("two-namespaces").await;
+    cluster.held_lease(CONTROLLER).await;
+    cluster.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})).await;
+    let labels = json!({
+        "app.kubernetes.io/name": CONTROLLER, "app.kubernetes.io/component": "controller", "app.kubernetes.io/part-of": "nonet",
+    });
+    let spec = json!({"containers": [{"name": "controller", "image": "x:v1"}]});
+    cluster
+        .apply(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "nonet-deployment-controller", "namespace": "other", "labels": labels},
+            "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}},
+        }))
+        .await;
+    let written = cluster.sandbox.resource_version();
+    let (done, out) = cluster.release_in(Some("kube-system"), false).await;
+    let words = "error: deployment-controller is installed in the namespace other, too, and is not held there";
+    assert!(!done && out.starts_with(words), "{out}");
+    assert_eq!(cluster.sandbox.resource_version(), written);
 }
