@@ -7,7 +7,7 @@
 //!      └── (never: a process that lost its Lease ends) ◄─────┘ 10 s without a success
 //! ```
 //! [`step`] decides which requests one attempt sends; this module waits, sends the requests, and moves the [`gate`](crate::gate).
-//! A candidate that finds no Lease creates it *held*: nobody leads until an operator releases the Lease, because
+//! A candidate that finds no Lease creates it *held*: no process leads until an operator releases the Lease, because
 //! kube-controller-manager may still run the same loops. A Lease that was deleted under its leader is created again by that leader.
 //!
 //! Times written by other candidates are never compared with this machine's clock: a Lease expires when *this* candidate has not

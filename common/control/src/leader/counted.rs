@@ -55,7 +55,7 @@ impl ElectionMetrics {
         );
         let held_after_leading = gauge(
             "nonet_leader_election_held_after_leading",
-            "1 while the lease is held although a process has led with it, so that nobody does its work any more. \
+            "1 while the lease is held although a process has led with it, so that no process does its work any more. \
              'name' is the string used to identify the lease.",
         );
         let help = "Total number of slow path exercised in renewing leader leases. \

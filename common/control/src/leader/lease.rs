@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::meta::ResourceVersion;
 
-/// The holder identity of a held Lease, which nobody takes. A process that finds no Lease creates it held; an operator may hold
+/// The holder identity of a held Lease, which no process takes. A process that finds no Lease creates it held; an operator may hold
 /// it at any time.
 pub const HAND_OVER_HOLDER_IDENTITY: &str = "held-for-hand-over";
 
@@ -76,7 +76,7 @@ impl LeaseRecord {
         }
     }
 
-    /// Whether the Lease is held: nobody leads until an operator releases it. Such a Lease never expires.
+    /// Whether the Lease is held: no process leads until an operator releases it. Such a Lease never expires.
     pub fn is_held_for_hand_over(&self) -> bool {
         self.holder_identity == HAND_OVER_HOLDER_IDENTITY
     }
@@ -86,7 +86,7 @@ impl LeaseRecord {
         self.acquire_time.is_some() || self.transition_count > 0
     }
 
-    /// Whether the Lease is held although a process has led with it, so that nobody does its work.
+    /// Whether the Lease is held although a process has led with it, so that no process does its work.
     pub fn is_held_after_leading(&self) -> bool {
         self.is_held_for_hand_over() && self.has_been_led()
     }

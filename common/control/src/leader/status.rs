@@ -63,7 +63,7 @@ impl ElectionStatus {
         self.state.lock().is_leading
     }
 
-    /// Whether the Lease is held, so that nobody leads until an operator releases it.
+    /// Whether the Lease is held, so that no process leads until an operator releases it.
     pub fn is_held_for_hand_over(&self) -> bool {
         self.state.lock().is_held()
     }

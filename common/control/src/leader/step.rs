@@ -97,7 +97,7 @@ impl CandidateMemory {
             self.other_writes_until = None;
         } else if record.is_led() {
             let is_another = record.holder_identity != self.identity;
-            // At least the own lease duration, because somebody may have edited the duration in the Lease.
+            // At least the own lease duration, because an operator may have edited the duration in the Lease.
             self.other_writes_until = is_another.then(|| since + record.stated_duration().max(self.lease_duration));
         } else if !self.last_read_record.as_ref().is_some_and(|last| !last.is_led() && last.is_same_term(record)) {
             // An operator has held or released the Lease since the last read, and its leader may not have noticed it yet.

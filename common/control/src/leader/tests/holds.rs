@@ -33,7 +33,7 @@ fn gauges(c: &Candidate) -> [bool; 2] {
 
 /// COMMON-57, COMMON-109.
 #[tokio::test(start_paused = true)]
-async fn a_missing_lease_is_created_held_and_nobody_leads_until_it_is_released() {
+async fn a_missing_lease_is_created_held_and_no_process_leads_until_it_is_released() {
     let server = Server::new();
     let (a, b) = (installed(&server, 0), installed(&server, 1));
     advance_time(SECOND * 20).await;
@@ -170,7 +170,7 @@ async fn a_lease_that_is_edited_to_a_shorter_duration_is_not_taken_earlier() {
 
 /// COMMON-108.
 #[tokio::test(start_paused = true)]
-async fn nonsense_in_a_lease_stops_nobody() {
+async fn nonsense_in_a_lease_stops_no_leader() {
     let nonsense = [
         json!({"leaseTransitions": i32::MAX, "leaseDurationSeconds": i32::MAX}),
         json!({"leaseTransitions": -5, "leaseDurationSeconds": -1, "acquireTime": "1970-01-01T00:00:00.000000Z"}),
@@ -276,7 +276,7 @@ async fn a_release_after_an_outage_makes_one_leader() {
     assert!(!a.gate.is_open() && !b.gate.is_open());
     set_holder(&server, "");
     advance_time(SECOND * 60).await;
-    assert!(!a.gate.is_open() && !b.gate.is_open(), "nobody has heard of the release");
+    assert!(!a.gate.is_open() && !b.gate.is_open(), "the release has not been seen");
     server.state.lock().down = [false; CLIENTS];
     advance_time(SECOND * 10).await;
     assert_eq!([&a, &b].iter().filter(|c| c.gate.is_open()).count(), 1);
@@ -290,7 +290,7 @@ async fn nothing_that_is_done_to_a_lease_makes_two_writers() {
         let dice = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 5000 + seed);
         let mut candidates: Vec<_> = (0..3).map(|who| installed(&server, who)).collect();
         advance_time(SECOND * 20).await;
-        assert!(candidates.iter().all(|c| !c.gate.is_open()), "nobody has released the Lease");
+        assert!(candidates.iter().all(|c| !c.gate.is_open()), "the Lease was not released");
         for _ in 0..300 {
             advance_time(dice.jitter(Duration::from_millis(300), 2.0)).await;
             let open = candidates.iter().filter(|c| c.gate.is_open()).count();
