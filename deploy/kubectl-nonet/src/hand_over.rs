@@ -18,7 +18,7 @@ const HOLD_DURATION_SECONDS: i32 = 10 * 365 * 24 * 3600;
 const MAX_CONFLICTS: usize = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Settings of [`release`].
+/// Settings of [`release()`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseOptions {
     /// Whether a Lease is released although a second writer may start.
