@@ -107,6 +107,8 @@ pub struct Election {
     suspended_at_last_request: Duration,
     /// The version of the Lease in the last answer. Unless the server has lost changes, no later answer has a lower one.
     last_lease_version: ResourceVersion,
+    /// When the server last answered with the Lease.
+    last_answer_at: Instant,
 }
 
 impl Election {
@@ -121,6 +123,7 @@ impl Election {
         metrics: &Metrics,
     ) -> Self {
         let clock = api.clock().clone();
+        let now = clock.monotonic_now();
         let status = ElectionStatus { state: Arc::default(), clock: clock.clone(), settings: settings.clone() };
         let (sender, order) = channel::channel(ElectionCommand::Lead);
         let memory = CandidateMemory::new(&settings);
@@ -143,6 +146,7 @@ impl Election {
             last_failure: None,
             suspended_at_last_request: Duration::ZERO,
             last_lease_version: ResourceVersion::UNKNOWN,
+            last_answer_at: now,
         }
     }
 
@@ -386,6 +390,7 @@ impl Election {
                 self.last_failure = Some(format!("{}: {why}", request.verb()));
             }
             if let ElectionReply::Lease(lease) = &reply {
+                self.last_answer_at = now.instant;
                 self.compare_lease_version(lease.version());
             }
             match attempt.process_reply(&mut self.memory, reply, since, now) {
@@ -405,8 +410,11 @@ impl Election {
             self.status.is_held_for_hand_over(),
         );
         let is_held_after_leading = lease.as_ref().is_some_and(|lease| lease.record.is_held_after_leading());
-        self.metrics.lease_held_gauge.set(f64::from(is_held));
-        self.metrics.lease_held_after_leading_gauge.set(f64::from(is_held_after_leading));
+        // A replica without contact to the API server does not know whether the Lease is still held.
+        let age = self.clock.monotonic_now().saturating_duration_since(self.last_answer_at);
+        let is_known = age <= self.settings.lease_duration;
+        self.metrics.lease_held_gauge.set(f64::from(is_held && is_known));
+        self.metrics.lease_held_after_leading_gauge.set(f64::from(is_held_after_leading && is_known));
         let lock = self.lease_path();
         if is_held && !was_held {
             let release = self.status.release_command();

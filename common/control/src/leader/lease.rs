@@ -11,7 +11,7 @@ use k8s_openapi::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::meta::ResourceVersion;
+use crate::{api::FIELD_MANAGER, meta::ResourceVersion};
 
 /// The holder identity of a held Lease, which no process takes. A process that finds no Lease creates it held; an operator may hold
 /// it at any time.
@@ -101,9 +101,8 @@ impl LeaseRecord {
         !self.holder_identity.is_empty() && !self.is_held_for_hand_over()
     }
 
-    /// Whether the last leader has released the Lease itself, so that it does not write any more. A Lease without a holder that an
-    /// operator has edited does not look like this.
-    pub(super) fn is_released(&self) -> bool {
+    /// Whether the record is one that a leader writes at its release. An operator may have written it as well.
+    fn is_released(&self) -> bool {
         self.holder_identity.is_empty()
             && self.duration_seconds == RELEASED_DURATION_SECONDS
             && self.acquire_time == self.renew_time
@@ -117,9 +116,22 @@ pub struct LeaseObject {
     pub metadata: Map<String, Value>,
     /// The fields of `spec` that this crate knows. A write drops other fields.
     pub record: LeaseRecord,
+    /// Whether `metadata.managedFields` show that another program than a candidate has written the holder: kubectl, or a tool that
+    /// puts back an earlier Lease.
+    pub(super) has_foreign_holder: bool,
 }
 
 impl LeaseObject {
+    /// Returns a Lease as a candidate writes it.
+    pub(super) fn new(metadata: Map<String, Value>, record: LeaseRecord) -> Self {
+        Self { metadata, record, has_foreign_holder: false }
+    }
+
+    /// Whether the last leader has released the Lease itself, so that it does not write any more.
+    pub(super) fn is_released_by_leader(&self) -> bool {
+        self.record.is_released() && !self.has_foreign_holder
+    }
+
     /// Returns `metadata.resourceVersion`.
     pub(super) fn version(&self) -> ResourceVersion {
         self.metadata
@@ -158,7 +170,7 @@ pub(super) fn decode_lease(bytes: &[u8]) -> Result<LeaseObject, String> {
     }
     let Received { mut metadata, spec } =
         serde_json::from_slice(bytes).map_err(|error| format!("the lease cannot be read: {error}"))?;
-    metadata.remove("managedFields");
+    let has_foreign_holder = metadata.remove("managedFields").is_some_and(|entries| is_holder_foreign(&entries));
     let record = LeaseRecord {
         holder_identity: spec.holder_identity.unwrap_or_default(),
         duration_seconds: spec.lease_duration_seconds.unwrap_or_default().into(),
@@ -166,5 +178,13 @@ pub(super) fn decode_lease(bytes: &[u8]) -> Result<LeaseObject, String> {
         renew_time: spec.renew_time.map(|time| time.0),
         transition_count: spec.lease_transitions.unwrap_or_default().into(),
     };
-    Ok(LeaseObject { metadata, record })
+    Ok(LeaseObject { metadata, record, has_foreign_holder })
+}
+
+/// Whether only other programs than candidates have written the holder. A server that keeps no such entries shows nothing.
+fn is_holder_foreign(managed_fields: &Value) -> bool {
+    let entries = managed_fields.as_array().map_or(&[][..], Vec::as_slice);
+    let mut owners =
+        entries.iter().filter(|entry| entry["fieldsV1"]["f:spec"]["f:holderIdentity"].is_object()).peekable();
+    owners.peek().is_some() && owners.all(|entry| entry["manager"] != FIELD_MANAGER)
 }

@@ -342,7 +342,7 @@ mod tests {
 
     /// Returns a Lease with this holder and the annotations of this term.
     fn signed(holder: &str, term: &LeaderTerm) -> LeaseObject {
-        let mut lease = LeaseObject { record: record(holder), ..LeaseObject::default() };
+        let mut lease = LeaseObject::new(serde_json::Map::new(), record(holder));
         write_term(&mut lease, term, &probation(&term.version));
         lease
     }
@@ -380,7 +380,7 @@ mod tests {
         for before in [json!({"team": "x"}), json!(null), json!("odd"), json!({})] {
             let kept = before.get("team").cloned();
             let metadata = [("annotations".to_owned(), before)].into_iter().collect();
-            let mut lease = LeaseObject { metadata, record: record("a") };
+            let mut lease = LeaseObject::new(metadata, record("a"));
             assert_eq!(LeaseAnnotations::from_lease(&lease), LeaseAnnotations::default());
             write_term(&mut lease, &term(A, &[], false), &probation(A));
             assert_eq!(lease.metadata["annotations"].get("team").cloned(), kept);

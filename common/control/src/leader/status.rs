@@ -117,8 +117,13 @@ impl ElectionStatus {
         } else {
             let stated = state.lease.as_ref().map_or(Duration::ZERO, |lease| lease.record.stated_duration());
             let duration = Some(duration::format(stated)).filter(|_| stated > self.settings.lease_duration);
-            let duration =
-                duration.map_or_else(String::new, |text| format!(", whose Lease lasts {text} without a renewal"));
+            let duration = duration.map_or_else(String::new, |text| {
+                let lease = self.kubectl_lease_arguments();
+                format!(
+                    ", whose Lease lasts {text} without a renewal. If that process is gone: kubectl nonet hold {lease} && {}",
+                    self.release_command()
+                )
+            });
             format!("stands by for {}{duration}", state.holder())
         }
     }

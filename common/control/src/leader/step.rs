@@ -93,7 +93,7 @@ impl CandidateMemory {
             _ => now.instant,
         };
         let record = &lease.record;
-        if record.is_released() {
+        if lease.is_released_by_leader() {
             self.other_writes_until = None;
         } else if record.is_led() {
             let is_another = record.holder_identity != self.identity;
@@ -287,7 +287,7 @@ impl ElectionAttempt {
                 let last = memory.lease().map(|lease| &lease.record);
                 if !memory.holds_lease() && !memory.leads_without_release {
                     self.expected_reply = ExpectedReply::Hold;
-                    let held = LeaseObject { metadata: Map::new(), record: LeaseRecord::held(last) };
+                    let held = LeaseObject::new(Map::new(), LeaseRecord::held(last));
                     return ControlFlow::Continue(ElectionRequest::Create(held));
                 }
                 self.expected_reply = ExpectedReply::Write;
@@ -296,7 +296,7 @@ impl ElectionAttempt {
                     record.acquire_time = last.acquire_time;
                     record.transition_count = last.transition_count;
                 }
-                let mut created = LeaseObject { metadata: Map::new(), record };
+                let mut created = LeaseObject::new(Map::new(), record);
                 memory.start_term(&LeaseAnnotations::default(), &LeaseRecord::default(), &mut created);
                 ControlFlow::Continue(ElectionRequest::Create(created))
             }
@@ -368,7 +368,7 @@ impl ElectionAttempt {
             self.took_slow_path = true;
         }
         memory.predecessor_written_versions = take_predecessor_written_versions(&mut lease.metadata, record);
-        let mut written = LeaseObject { metadata: lease.metadata, record: record_written };
+        let mut written = LeaseObject::new(lease.metadata, record_written);
         if ours {
             memory.permitted_standby = found.permitted_standby().cloned();
             memory.write_term(&mut written);

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody}
 use jiff::SignedDuration;
 use kube::client::Body;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::{sync::broadcast, task::JoinHandle};
 
 use super::*;
@@ -129,6 +129,8 @@ impl Server {
             return state.lease.as_ref().map_or_else(|| status(404, "NotFound"), |lease| ok(200, lease));
         }
         let mut lease: Value = serde_json::from_slice(body).unwrap();
+        let sends_entries = lease["metadata"].get("managedFields").is_some();
+        assert!(!sends_entries || who == CLIENTS - 1, "only client-go's elector, the last client, sends them back");
         let kind = match (method, &state.lease) {
             (&Method::POST, None) => "ADDED",
             (&Method::POST, Some(_)) => return status(409, "AlreadyExists"),
@@ -144,6 +146,7 @@ impl Server {
         state.version += 1;
         lease["metadata"]["resourceVersion"] = json!(state.version.to_string());
         lease["metadata"]["uid"] = json!("0b4ae1b5-3c9f-4d3f-9a44-7d6f5f2f5a01");
+        lease["metadata"]["managedFields"] = holder_written_by(api::FIELD_MANAGER);
         state.lease = Some(lease.clone());
         state.writes.push((who, lease.clone()));
         let _ = self.changes.send(json!({"type": kind, "object": lease}));
@@ -166,6 +169,11 @@ impl Server {
         };
         let mut shown = lease.clone().or_else(|| state.lease.clone()).unwrap_or_default();
         shown["metadata"]["resourceVersion"] = json!(version);
+        // The server records a new owner only if the value changes.
+        let holder = &shown["spec"]["holderIdentity"];
+        if lease.is_some() && state.lease.as_ref().is_none_or(|old| old["spec"]["holderIdentity"] != *holder) {
+            shown["metadata"]["managedFields"] = holder_written_by("kubectl-replace");
+        }
         state.lease = lease.is_some().then(|| shown.clone());
         let _ = self.changes.send(json!({"type": kind, "object": shown}));
     }
@@ -177,6 +185,10 @@ impl Server {
     fn writes(&self, who: usize) -> usize {
         self.state.lock().writes.iter().filter(|(by, _)| *by == who).count()
     }
+}
+
+fn holder_written_by(manager: &str) -> Value {
+    json!([{"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": {"f:holderIdentity": {}}}}])
 }
 
 fn ok(code: u16, body: &Value) -> Response<Stream> {
@@ -526,7 +538,6 @@ async fn unknown_metadata_of_a_lease_is_written_back() {
     let lease = server.lease();
     assert_eq!(lease["metadata"]["labels"], json!({"a": "b"}));
     assert_eq!(lease["metadata"]["fromTheFuture"], 1);
-    assert_eq!(lease["metadata"].get("managedFields"), None);
     assert_eq!(lease["spec"]["leaseTransitions"], 5);
     assert_eq!(lease["spec"].get("strategy"), None);
 }
@@ -587,7 +598,7 @@ fn renewals_within_one_second_are_not_noticed() {
         assert_eq!(request, ElectionRequest::Get);
         attempt.process_reply(
             &mut memory,
-            ElectionReply::Lease(lease::LeaseObject { record, ..Default::default() }),
+            ElectionReply::Lease(lease::LeaseObject::new(Map::new(), record)),
             now.instant,
             now,
         )
