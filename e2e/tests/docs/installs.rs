@@ -264,9 +264,11 @@ fn audit_log(name: &str, events: &[(u32, &str, &str, &str)]) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("audit-{name}.log"));
     let line = |(second, user, verb, resource): &(u32, &str, &str, &str)| {
         let (group, resource) = resource.split_once('/').unwrap();
+        // The Lease of the controller by default; `leases of web` is another one.
+        let (resource, name) = resource.split_once(" of ").unwrap_or((resource, "gc-controller"));
         let event = serde_json::json!({
             "stage": "ResponseComplete", "verb": verb, "user": {"username": format!("system:serviceaccount:{user}")},
-            "objectRef": {"apiGroup": group, "resource": resource, "namespace": "shop", "name": "web"},
+            "objectRef": {"apiGroup": group, "resource": resource, "namespace": "nonet", "name": name},
             "requestReceivedTimestamp": format!("2026-01-01T00:00:{second:02}.000000Z")
         });
         format!("{event}\n")
@@ -298,13 +300,19 @@ fn an_audit_log_shows_writes_before_a_release_and_after_a_hand_over() {
         (6, "kube-system:job-controller", "create", "/pods"),
     ];
     let log = audit_log("right", &right);
-    assert_eq!((judge(&log, 0, &["--nonet"]), judge(&log, 4, &off)), (0, 0));
+    assert_eq!((judge(&log, 0, &["--nonet", "1"]), judge(&log, 4, &off)), (0, 0));
     let early = audit_log("early", &[&right[..], &[(7, nonet, "delete", "/pods")]].concat());
-    assert_eq!((judge(&early, 0, &["--nonet"]), judge(&early, 4, &off)), (1, 0));
+    assert_eq!((judge(&early, 0, &["--nonet", "1"]), judge(&early, 4, &off)), (1, 0));
+    for (verb, lease) in [("delete", "leases"), ("update", "leases of web")] {
+        let foreign =
+            audit_log("foreign", &[&right[..], &[(7, nonet, verb, &format!("coordination.k8s.io/{lease}"))]].concat());
+        assert_eq!(judge(&foreign, 0, &["--nonet", "1"]), 1, "{verb} {lease}");
+    }
+    assert_eq!(judge(&log, 0, &["--nonet", "2"]), 2, "the other controller has written nothing");
     let late = audit_log("late", &[&right[..], &[(7, built_in, "delete", "/pods")]].concat());
-    assert_eq!((judge(&late, 0, &["--nonet"]), judge(&late, 4, &off)), (0, 1));
+    assert_eq!((judge(&late, 0, &["--nonet", "1"]), judge(&late, 4, &off)), (0, 1));
     let silent = audit_log("silent", &right[5..]);
-    assert_eq!((judge(&silent, 0, &["--nonet"]), judge(&silent, 4, &off)), (2, 2));
+    assert_eq!((judge(&silent, 0, &["--nonet", "1"]), judge(&silent, 4, &off)), (2, 2));
     assert_eq!(judge(&log, 4, &["--built-in", "*,bootstrapsigner"]), 2);
 }
 

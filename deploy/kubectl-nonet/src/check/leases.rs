@@ -63,14 +63,18 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
                     findings.add_problem(found, format!("end the hand-over first: {}", installation.release()));
                 }
                 _ if !exists => findings.add_info(format!("{found}, and it is not installed")),
-                _ => findings.add_info(found),
+                _ => findings.add(
+                    FindingStatus::Info,
+                    found,
+                    format!("once kube-controller-manager no longer runs these loops: {}", installation.release()),
+                ),
             }
             if let Some(left) =
                 ends.map(|ends| ends.as_second() - now.as_second()).filter(|left| *left < HOLD_ENDS_SOON)
             {
                 let found = format!(
-                    "{controller}: programs other than Nonet may take the Lease from the hold in {}",
-                    span(left)
+                    "{controller}: programs other than Nonet may take the Lease from the hold {}",
+                    if left > 0 { format!("in {}", span(left)) } else { "now".to_owned() }
                 );
                 findings.add_warning(found, format!("end the hand-over, or renew the hold: {hold}"));
             }
@@ -90,7 +94,7 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
                 findings.add(
                     status_of_unmet_requirement(stage, PlannedOperation::Upgrade, FindingStatus::Warning),
                     found,
-                    &look,
+                    format!("{look}; if that process is gone: {hold} && {}", installation.release()),
                 );
             } else {
                 findings.add_ok(found);
@@ -113,7 +117,13 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
             no_leader(findings, format!("{controller}: the Lease is free; there is no leader"));
         }
         LeaderElectionState::Absent if exists => {
-            no_leader(findings, format!("{controller}: there is no Lease and no leader"));
+            let found =
+                format!("{controller}: there is no Lease yet; a running process creates it held after ten seconds");
+            match stage {
+                PlannedOperation::Removal => findings.add_ok(found),
+                PlannedOperation::HandOver | PlannedOperation::Upgrade => findings.add_problem(found, &look),
+                PlannedOperation::NoOperation => findings.add_warning(found, &look),
+            }
         }
         // `check` reports unreadable Leases. A controller that is not installed needs no Lease.
         LeaderElectionState::Unreadable(_) | LeaderElectionState::Absent => {}

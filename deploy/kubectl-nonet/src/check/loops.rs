@@ -232,10 +232,22 @@ fn check_neighbours(
         );
     }
     for installation in installations.iter().filter(|_| built_in.exists()) {
-        let has_flag = |words: &Vec<String>| manager_flags::is_switched_on(words, "lead-without-release");
-        let args =
-            installation.pod_specs().flat_map(|spec| &spec.containers).filter_map(|container| container.args.as_ref());
-        if installation.is_installed() && args.into_iter().any(has_flag) {
+        let has_flag = |words: &&Vec<String>| manager_flags::is_switched_on(words, "lead-without-release");
+        let has_no_election = |words: &&Vec<String>| manager_flags::is_switched_off(words, "leader-elect");
+        let args: Vec<_> = installation
+            .pod_specs()
+            .flat_map(|spec| &spec.containers)
+            .filter_map(|container| container.args.as_ref())
+            .collect();
+        if installation.is_installed() && args.iter().any(has_no_election) {
+            let found = format!(
+                "{} has --leader-elect=false: beside kube-controller-manager it writes at once, without a Lease",
+                installation.controller.name
+            );
+            let remedy = format!("take the flag out of its manifest or values; then {}", installation.apply_again());
+            findings.add_problem(found, remedy);
+        }
+        if installation.is_installed() && args.iter().any(has_flag) {
             let found = format!(
                 "{} has --lead-without-release: beside kube-controller-manager it leads at once when there is no Lease",
                 installation.controller.name

@@ -831,7 +831,7 @@ fn leases_that_were_edited_to_nonsense_are_described() {
         (start().unchanged_lease(spec("a_1", i32::MAX, 7_200)), Warning, "has not renewed its Lease for 2 h"),
         (start().unchanged_lease(spec("a_1", i32::MAX, 7_200)), Problem, "and no replica of Nonet leads"),
         (start().unchanged_lease(spec("!", 15, 1)), Warning, "the leader ! is not one of the Pods"),
-        (start().unchanged_lease(spec(HOLD, i32::MIN, 1)), Warning, "may take the Lease from the hold in 0 s"),
+        (start().unchanged_lease(spec(HOLD, i32::MIN, 1)), Warning, "may take the Lease from the hold now"),
         (start().unchanged_lease(json!({})), Warning, "the Lease is free"),
     ] {
         expect_among(&world, PlannedOperation::NoOperation, status, words);
@@ -891,6 +891,26 @@ fn a_controller_that_leads_without_release_beside_kube_controller_manager_is_fou
     };
     expect_nothing(&World::handed_over().with(flag).with(no_manager), words);
     expect_nothing(&World::handed_over(), words);
+    let no_election = |facts: &mut Facts| {
+        let spec = facts.deployments.as_mut().unwrap()[0].spec.as_mut().unwrap().template.spec.as_mut().unwrap();
+        spec.containers[0].args = Some(vec!["--leader-elect=false".to_owned()]);
+    };
+    let words = "deployment-controller has --leader-elect=false";
+    expect(&World::handed_over().with(no_election), PlannedOperation::NoOperation, FindingStatus::Problem, words);
+    expect_nothing(&World::handed_over().with(no_election).with(no_manager), words);
+}
+
+/// Each state in which a controller waits names the command that ends the wait.
+#[test]
+fn what_waits_names_the_command_that_ends_the_wait() {
+    let start = World::handed_over;
+    let release = "kubectl nonet release deployment-controller -n kube-system";
+    let held = start().lease(HOLD, 0).manager("cp-0", &["*"]);
+    assert!(remedy(&held, PlannedOperation::NoOperation, "there is no leader").contains(release));
+    let absent = start().with(|f| f.leases.clear());
+    let words = "there is no Lease yet; a running process creates it held";
+    expect(&absent, PlannedOperation::HandOver, FindingStatus::Problem, words);
+    assert!(!remedy(&absent, PlannedOperation::HandOver, words).contains("nonet hold"));
 }
 
 fn selected(world: &World, names: &[&str]) -> Result<Vec<&'static str>, String> {
