@@ -42,7 +42,7 @@ const MAX_HELD_CONSTANT: usize = 1 << 20;
 /// `spec` would exceed this limit.
 const MAX_TOTAL_PER_BYTE: usize = 40;
 /// The allowed sum of allocations, in bytes for each Pod to create; a sync creates at most 500 Pods.
-const MAX_TOTAL_PER_CREATE: usize = 1 << 10;
+const MAX_TOTAL_PER_CREATE: usize = 2 << 10;
 /// The allowed sum of allocations, in bytes, that does not depend on the input.
 const MAX_TOTAL_CONSTANT: usize = 96 << 10;
 
