@@ -393,6 +393,8 @@ fn allowed_dependencies(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
         "sandbox" => (only(&["common", "test-features"]), only(&[])),
         "simulation" => (without("e2e"), only(&[])),
         "e2e" => (without("simulation"), only(&[])),
+        // The controllers decide in the plug-in, too.
+        "kubectl-nonet" => (all().filter(|known| known == "common" || known.ends_with("-controller")).collect(), only(&["sandbox"])),
         _ => (only(&["common"]), only(&["sandbox"])),
     }
 }

@@ -19,6 +19,7 @@ pub mod process;
 pub mod reference;
 pub mod rights;
 pub mod scrape;
+pub mod situations;
 pub mod skips;
 pub mod suite;
 pub mod tools;

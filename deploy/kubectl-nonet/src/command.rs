@@ -14,6 +14,7 @@ use crate::{
     gather::{self, GatherOptions},
     hand_over::{self, ReleaseOptions},
     render,
+    why::{self, Target, reader::Reader, tree::Answer},
 };
 
 /// Exit code if the command cannot start: wrong usage, unusable kubeconfig, no connection.
@@ -45,11 +46,25 @@ Exit codes:
 
 Besides the rights of check, the command needs patch on Leases where Nonet runs.";
 
+/// Text that `--help` and `-h` of `why` print after the flags.
+const AFTER_WHY_HELP: &str = "\
+Exit codes:
+  0  it waits for nothing
+  1  it waits, or with --all-failing: something fails
+  2  wrong usage, no usable kubeconfig, no connection, or no such object
+
+The command writes nothing, and reads with your own rights. What you may not read is named.";
+
+/// The pause between two answers of `why --watch`.
+const WATCH_PERIOD: Duration = Duration::from_secs(2);
+/// After this time without an answer, `why` says that it waits for the API server.
+const SLOW_AFTER: Duration = Duration::from_secs(1);
+
 /// How many seconds a release waits for leaders. A standby that does not know when the last leader ended leaves the Lease to that
 /// leader for 15 seconds.
 const SECONDS_TO_LEAD: u32 = 30;
 
-/// Checks Nonet in the cluster of your kubeconfig, and releases or holds its Leases.
+/// Explains what an object waits for, on any cluster. Checks Nonet in the cluster of your kubeconfig, and releases or holds its Leases.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-nonet", bin_name = "kubectl nonet", version, max_term_width = 120)]
 struct Cli {
@@ -59,6 +74,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Explain what an object waits for
+    ///
+    /// Shows a tree from the object down to what it waits for, with the source of each line, then the likely cause and what
+    /// people do about it. The answer is computed from the objects that you may read, so it does not depend on who runs the
+    /// controllers of the cluster.
+    #[command(after_help = AFTER_WHY_HELP, after_long_help = AFTER_WHY_HELP)]
+    Why(Why),
     /// Check a cluster before and after an operation
     ///
     /// Checks the installation and its readiness, the holders of the Leases, the loops that kube-controller-manager runs
@@ -80,6 +102,30 @@ enum Command {
     /// leads until the Lease is released.
     #[command(after_help = AFTER_CHANGE_HELP, after_long_help = AFTER_CHANGE_HELP)]
     Hold(Hold),
+}
+
+#[derive(Args, Debug)]
+struct Why {
+    /// The object, for example deployment/web, sts/db, pod/web-0, node/worker-1
+    #[arg(value_name = "KIND/NAME", required_unless_present = "all_failing", conflicts_with = "all_failing")]
+    object: Option<String>,
+    /// Explain all objects of the namespace that do not work and do not get better by themselves
+    #[arg(long)]
+    all_failing: bool,
+    /// With --all-failing: in all namespaces
+    #[arg(short = 'A', long, requires = "all_failing", conflicts_with = "namespace")]
+    all_namespaces: bool,
+    /// Answer again whenever the answer changes
+    #[arg(short, long)]
+    watch: bool,
+    /// Format of the output
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: Output,
+    /// Namespace of the object [default: that of the context]
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    server: ServerOptions,
 }
 
 #[derive(Args, Debug)]
@@ -135,12 +181,19 @@ struct ManagerOptions {
 /// The cluster, and the namespace of Nonet in it.
 #[derive(Args, Debug)]
 struct ClusterOptions {
-    /// Timeout of each request
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
-    timeout: Duration,
     /// Namespace of Nonet [default: all namespaces with Nonet, otherwise kube-system]
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+/// The API server.
+#[derive(Args, Debug)]
+struct ServerOptions {
+    /// Timeout of each request
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
+    timeout: Duration,
     /// Path of the kubeconfig [default: the same as kubectl's]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -186,6 +239,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 async fn run(command: Command) -> Result<u8, String> {
     let mut out = std::io::stdout();
     match command {
+        Command::Why(why) => Box::pin(explain(&why, &mut out)).await,
         Command::Check(check) => {
             let (_, facts) = gather(check.cluster, Some(check.manager), false).await?;
             let findings = check::check(&facts, check.before.unwrap_or_default());
@@ -210,14 +264,89 @@ async fn run(command: Command) -> Result<u8, String> {
     }
 }
 
+async fn open(server: &ServerOptions) -> Result<Connection, String> {
+    let opening = Connection::open(server.kubeconfig.as_deref(), server.context.as_deref(), server.timeout);
+    opening.await.map_err(|why| why.to_string())
+}
+
+/// Explains an object, or all that fail; with `--watch` again whenever the answer changes.
+async fn explain(options: &Why, out: &mut impl std::io::Write) -> Result<u8, String> {
+    let target = options.object.as_deref().map(Target::parse).transpose().map_err(|why| why.to_string())?;
+    let connection = open(&options.server).await?;
+    let default = connection.client.default_namespace().to_owned();
+    let namespace = options.namespace.clone().unwrap_or(default);
+    let clock = Clock::system();
+    let mut shown = String::new();
+    loop {
+        let scope = match &target {
+            Some(target) if !target.is_namespaced() => None,
+            _ if options.all_namespaces => None,
+            _ => Some(namespace.as_str()),
+        };
+        let reader = Reader::new(&connection, scope);
+        let asking = async {
+            match &target {
+                Some(target) => why::explain(&reader, &clock, &namespace, target).await.map(|one| vec![one]),
+                None => Ok(why::explain_failing(&reader, &clock, scope).await),
+            }
+        };
+        let answers = with_progress(&clock, Box::pin(asking)).await.map_err(|why| why.to_string())?;
+        let text = match options.output {
+            Output::Json => format!("{}\n", serde_json::to_string_pretty(&answers).map_err(|why| why.to_string())?),
+            Output::Text => answers_to_text(&answers, target.is_none(), &reader),
+        };
+        let waits = answers.iter().any(|answer| answer.cause.is_some());
+        if text != shown {
+            let time = if shown.is_empty() { String::new() } else { format!("\n{:.0}\n", clock.now()) };
+            // Without a reader of the output, nothing is left to do.
+            if out.write_all(format!("{time}{text}").as_bytes()).and_then(|()| out.flush()).is_err() {
+                return Ok(u8::from(waits));
+            }
+            shown = text;
+        }
+        if !options.watch {
+            return Ok(u8::from(waits));
+        }
+        clock.sleep(WATCH_PERIOD).await;
+    }
+}
+
+fn answers_to_text(answers: &[Answer], are_all: bool, reader: &Reader) -> String {
+    let width = terminal_size::terminal_size().map_or(usize::MAX, |(width, _)| usize::from(width.0));
+    let texts: Vec<String> = answers.iter().map(|answer| answer.to_text(width)).collect();
+    if !are_all {
+        return texts.concat();
+    }
+    let unread = reader.unread().into_iter().map(|(resource, why)| format!("not read: {resource}: {why}\n"));
+    let unread = unread.collect::<Vec<_>>().concat();
+    match texts.as_slice() {
+        [] => format!("{unread}Nothing fails.\n"),
+        texts => texts.join("\n"),
+    }
+}
+
+/// Awaits an answer, and says on stderr each second that the API server is slow.
+async fn with_progress<T>(clock: &Clock, answer: impl Future<Output = T>) -> T {
+    let mut answer = std::pin::pin!(answer);
+    let mut seconds = 0;
+    loop {
+        tokio::select! {
+            answer = &mut answer => return answer,
+            () = clock.sleep(SLOW_AFTER) => {
+                seconds += 1;
+                drop(writeln!(std::io::stderr(), "waiting for the API server for {seconds}s"));
+            }
+        }
+    }
+}
+
 /// Connects to the cluster, and reads the facts about it.
 async fn gather(
     cluster: ClusterOptions,
     manager: Option<ManagerOptions>,
     all_namespaces: bool,
 ) -> Result<(Connection, Facts), String> {
-    let opening = Connection::open(cluster.kubeconfig.as_deref(), cluster.context.as_deref(), cluster.timeout);
-    let connection = opening.await.map_err(|why| why.to_string())?;
+    let connection = open(&cluster.server).await?;
     let stated = manager.and_then(|manager| manager.built_in_controllers).map(|list| match list.trim() {
         "none" => BuiltInControllersFlag::NoManager,
         list => BuiltInControllersFlag::Controllers(ControllersFlag::parse(list)),

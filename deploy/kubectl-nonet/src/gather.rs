@@ -1,6 +1,6 @@
 //! Reads the facts about a cluster. All of its requests are GETs, except access reviews.
 
-mod read;
+pub(crate) mod read;
 mod reviews;
 
 use std::{collections::BTreeSet, time::Duration};

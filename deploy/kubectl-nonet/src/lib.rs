@@ -1,4 +1,5 @@
-//! `kubectl nonet` checks a cluster that runs Nonet, or that is to run Nonet, and releases or holds the Leases of Nonet.
+//! `kubectl nonet` explains what an object waits for, on any cluster. It checks a cluster that runs Nonet, or that is to run Nonet,
+//! and releases or holds the Leases of Nonet.
 //!
 //! # What it promises
 //!
@@ -22,6 +23,7 @@
 //! | reading | [`connection`] to the cluster of a kubeconfig, [`gather`] reads the [`facts`] |
 //! | check | [`check`] turns facts into [`finding`]s; [`controllers`] of Nonet, [`manager_flags`] of kube-controller-manager |
 //! | release and hold | [`hand_over`] patches the Leases that the facts select |
+//! | explanations | [`why`] an object makes no progress |
 //! | output | [`render`] as text or JSON |
 
 pub mod check;
@@ -34,3 +36,4 @@ pub mod gather;
 pub mod hand_over;
 pub mod manager_flags;
 pub mod render;
+pub mod why;

@@ -20,9 +20,15 @@ use crate::{
 const PAGE_SIZE: u32 = 500;
 
 /// A kind of objects that [`Connection`] can get and list.
-pub(crate) trait ListableKind: ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned {}
+pub(crate) trait ListableKind:
+    ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned + Clone + Send + Sync + 'static
+{
+}
 
-impl<K: ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned> ListableKind for K {}
+impl<K: ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned + Clone + Send + Sync + 'static> ListableKind
+    for K
+{
+}
 
 #[derive(Deserialize)]
 struct Version {

@@ -1,0 +1,276 @@
+//! `kubectl nonet why`: what an object waits for, as a tree down to its likely cause.
+//!
+//! The controllers are libraries. This command lists what they would read, with the rights of the caller and in one namespace,
+//! lets them decide, and shows their reasons. Nothing has to be reached in the cluster, and the answer is the same whichever
+//! manager leads. Below the objects of the controllers, the tree shows what scheduler, kubelets and admission said last.
+
+mod batch;
+mod loops;
+mod node;
+mod objects;
+mod pod;
+pub mod reader;
+mod scope;
+mod storage;
+pub mod tree;
+mod workloads;
+
+use std::sync::Arc;
+
+use common::{clock::Clock, runtime::LoopDefinition};
+use k8s_openapi::api::{
+    apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
+    batch::v1::{CronJob, Job},
+    core::v1::{Event, PersistentVolumeClaim, Pod, ReplicationController, Service},
+};
+
+use self::{
+    loops::Loops,
+    reader::Reader,
+    scope::{Scope, time_of},
+    tree::{Answer, Branch, Weight},
+};
+use crate::gather::read::ListableKind;
+
+/// The kinds that the command explains: the name in the answer, and the names that a user may type.
+const KINDS: [(Kind, &str, &[&str]); 13] = [
+    (Kind::Deployment, "Deployment", &["deployment", "deployments", "deploy"]),
+    (Kind::ReplicaSet, "ReplicaSet", &["replicaset", "replicasets", "rs"]),
+    (Kind::ReplicationController, "ReplicationController", &["replicationcontroller", "replicationcontrollers", "rc"]),
+    (Kind::StatefulSet, "StatefulSet", &["statefulset", "statefulsets", "sts"]),
+    (Kind::DaemonSet, "DaemonSet", &["daemonset", "daemonsets", "ds"]),
+    (Kind::Job, "Job", &["job", "jobs"]),
+    (Kind::CronJob, "CronJob", &["cronjob", "cronjobs", "cj"]),
+    (Kind::Pod, "Pod", &["pod", "pods", "po"]),
+    (Kind::Service, "Service", &["service", "services", "svc"]),
+    (Kind::Claim, "PersistentVolumeClaim", &["persistentvolumeclaim", "persistentvolumeclaims", "pvc"]),
+    (Kind::Budget, "PodDisruptionBudget", &["poddisruptionbudget", "poddisruptionbudgets", "pdb"]),
+    (Kind::Node, "Node", &["node", "nodes", "no"]),
+    (Kind::Namespace, "Namespace", &["namespace", "namespaces", "ns"]),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Deployment,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+    DaemonSet,
+    Job,
+    CronJob,
+    Pod,
+    Service,
+    Claim,
+    Budget,
+    Node,
+    Namespace,
+}
+
+/// An object that a user asks about: `deployment/web`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    kind: Kind,
+    name: String,
+}
+
+/// Reasons why there is no answer.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The text names no kind that the command explains.
+    #[error("{0:?} is not KIND/NAME; the kinds are {kinds}", kinds = kind_names())]
+    NotATarget(String),
+    /// The object does not exist. Holds the kind, the name, the place, and names that are near.
+    #[error("{0} {1} does not exist{2}{3}")]
+    NotFound(&'static str, String, String, String),
+    /// The list of the kind could not be read.
+    #[error("{0}: cannot list {1}: {2}")]
+    Unreadable(&'static str, String, String),
+}
+
+fn kind_names() -> String {
+    KINDS.iter().map(|(_, _, names)| names[0]).collect::<Vec<_>>().join(", ")
+}
+
+impl Target {
+    /// Parses `KIND/NAME`, with the short names of kubectl.
+    ///
+    /// # Errors
+    /// If the kind is unknown, or the name is missing.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let not_a_target = || Error::NotATarget(text.to_owned());
+        let (kind, name) = text.split_once('/').ok_or_else(not_a_target)?;
+        // "deployments.apps" and "deployment.v1.apps" are usual, too.
+        let kind = kind.split('.').next().unwrap_or_default().to_lowercase();
+        let (kind, ..) = KINDS.iter().find(|(_, _, names)| names.contains(&kind.as_str())).ok_or_else(not_a_target)?;
+        if name.is_empty() || name.contains('/') {
+            return Err(not_a_target());
+        }
+        Ok(Self { kind: *kind, name: name.to_owned() })
+    }
+
+    /// Whether objects of the kind have a namespace.
+    pub fn is_namespaced(&self) -> bool {
+        !matches!(self.kind, Kind::Node | Kind::Namespace)
+    }
+}
+
+fn shown_kind(kind: Kind) -> &'static str {
+    KINDS.iter().find(|(each, ..)| *each == kind).map_or("object", |(_, shown, _)| shown)
+}
+
+/// The loops that decide about objects of a kind.
+fn loops_of(kind: Kind) -> Vec<LoopDefinition> {
+    match kind {
+        Kind::Deployment => vec![deployment_controller::DEPLOYMENT_LOOP, replicaset_controller::REPLICA_SET_LOOP],
+        Kind::ReplicaSet => vec![replicaset_controller::REPLICA_SET_LOOP],
+        Kind::ReplicationController => vec![replicaset_controller::REPLICATION_CONTROLLER_LOOP],
+        Kind::StatefulSet => vec![statefulset_controller::STATEFUL_SET],
+        Kind::DaemonSet => vec![daemonset_controller::DAEMON_SET_LOOP],
+        Kind::Job => vec![job_controller::JOB_LOOP],
+        Kind::CronJob => vec![cronjob_controller::CRON_JOB, job_controller::JOB_LOOP],
+        Kind::Service => vec![endpointslice_controller::slices::ENDPOINT_SLICE_LOOP],
+        Kind::Pod | Kind::Claim | Kind::Budget | Kind::Node | Kind::Namespace => Vec::new(),
+    }
+}
+
+/// Explains what an object waits for.
+///
+/// # Errors
+/// If the object does not exist, or its kind cannot be listed.
+pub async fn explain(reader: &Arc<Reader>, clock: &Clock, namespace: &str, target: &Target) -> Result<Answer, Error> {
+    let namespace = if target.is_namespaced() { namespace } else { "" };
+    let definitions = loops_of(target.kind);
+    let (events, loops) = futures::join!(
+        events(reader, (!namespace.is_empty()).then_some(namespace)),
+        Loops::start(reader, clock, &definitions),
+    );
+    let scope = Scope {
+        reader: Arc::clone(reader),
+        namespace: namespace.to_owned(),
+        now: clock.now(),
+        events: Arc::new(events),
+        loops: Arc::new(loops),
+    };
+    answer(&scope, target).await
+}
+
+/// Explains every object of a namespace, or of all namespaces, that does not work and does not get better by itself.
+pub async fn explain_failing(reader: &Arc<Reader>, clock: &Clock, namespace: Option<&str>) -> Vec<Answer> {
+    let kinds = [Kind::Deployment, Kind::StatefulSet, Kind::DaemonSet, Kind::CronJob, Kind::Job, Kind::Service];
+    let mut definitions: Vec<LoopDefinition> = Vec::new();
+    for definition in kinds.into_iter().flat_map(loops_of) {
+        if definitions.iter().all(|known| known.name != definition.name) {
+            definitions.push(definition);
+        }
+    }
+    let (events, loops) = futures::join!(events(reader, namespace), Loops::start(reader, clock, &definitions));
+    let (events, loops) = (Arc::new(events), Arc::new(loops));
+    let mut targets = Vec::new();
+    named::<Deployment>(reader, namespace, Kind::Deployment, &mut targets).await;
+    named::<StatefulSet>(reader, namespace, Kind::StatefulSet, &mut targets).await;
+    named::<DaemonSet>(reader, namespace, Kind::DaemonSet, &mut targets).await;
+    named::<CronJob>(reader, namespace, Kind::CronJob, &mut targets).await;
+    named::<ReplicaSet>(reader, namespace, Kind::ReplicaSet, &mut targets).await;
+    named::<ReplicationController>(reader, namespace, Kind::ReplicationController, &mut targets).await;
+    named::<Job>(reader, namespace, Kind::Job, &mut targets).await;
+    named::<Pod>(reader, namespace, Kind::Pod, &mut targets).await;
+    named::<Service>(reader, namespace, Kind::Service, &mut targets).await;
+    named::<PersistentVolumeClaim>(reader, namespace, Kind::Claim, &mut targets).await;
+    let mut answers = Vec::new();
+    for (namespace, target) in targets {
+        let (reader, events, loops) = (Arc::clone(reader), Arc::clone(&events), Arc::clone(&loops));
+        let scope = Scope { reader, namespace, now: clock.now(), events, loops };
+        // An object that is gone meanwhile does not fail any more.
+        if let Ok(answer) = answer(&scope, &target).await
+            && answer.cause.as_ref().is_some_and(|cause| cause.weight <= Weight::Fails)
+        {
+            answers.push(answer);
+        }
+    }
+    answers
+}
+
+/// Adds the objects of a kind that no other object controls.
+async fn named<K: ListableKind>(
+    reader: &Arc<Reader>,
+    namespace: Option<&str>,
+    kind: Kind,
+    targets: &mut Vec<(String, Target)>,
+) {
+    for object in reader.list::<K>(namespace, "").await.iter() {
+        let metadata = object.metadata();
+        if metadata.owner_references.iter().flatten().all(|owner| owner.controller != Some(true)) {
+            let name = scope::name(metadata).to_owned();
+            targets.push((metadata.namespace.clone().unwrap_or_default(), Target { kind, name }));
+        }
+    }
+}
+
+/// Returns the Events of a namespace, the newest first.
+async fn events(reader: &Arc<Reader>, namespace: Option<&str>) -> Vec<Event> {
+    let mut events = reader.list::<Event>(namespace, "").await.to_vec();
+    events.sort_by_key(|event| std::cmp::Reverse(time_of(event)));
+    events
+}
+
+async fn answer(scope: &Scope, target: &Target) -> Result<Answer, Error> {
+    let tree = tree(scope, target).await?;
+    Ok(Answer { namespace: scope.namespace.clone(), cause: tree.cause(), tree, unread: scope.reader.unread() })
+}
+
+/// Returns the tree of an object.
+async fn tree(scope: &Scope, target: &Target) -> Result<Branch, Error> {
+    // Each kind has a future of its own, which is boxed, because it is large.
+    macro_rules! branch {
+        ($branch:path) => {{
+            let object = find(scope, target).await?;
+            Box::pin($branch(scope, &object)).await
+        }};
+    }
+    Ok(match target.kind {
+        Kind::Deployment => branch!(workloads::deployment),
+        Kind::ReplicaSet => branch!(workloads::replica_set),
+        Kind::ReplicationController => branch!(workloads::replication_controller),
+        Kind::StatefulSet => branch!(workloads::stateful_set),
+        Kind::DaemonSet => branch!(workloads::daemon_set),
+        Kind::Job => branch!(batch::job),
+        Kind::CronJob => branch!(batch::cron_job),
+        Kind::Pod => branch!(pod::branch_with_owners),
+        Kind::Service => branch!(objects::service),
+        Kind::Claim => branch!(storage::branch),
+        Kind::Budget => branch!(objects::budget),
+        Kind::Node => branch!(node::branch),
+        Kind::Namespace => branch!(objects::namespace),
+    })
+}
+
+/// Finds the object of the question in the list of its kind.
+async fn find<K: ListableKind>(scope: &Scope, target: &Target) -> Result<K, Error> {
+    let all = scope.list::<K>().await;
+    let shown = shown_kind(target.kind);
+    let mut names = Vec::new();
+    for object in all.iter() {
+        if scope::name(object.metadata()) == target.name {
+            return Ok(object.clone());
+        }
+        names.push(scope::name(object.metadata()).to_owned());
+    }
+    let resource = reader::resource_name::<K>();
+    if let Some(why) = scope.reader.unread().remove(&resource) {
+        return Err(Error::Unreadable(shown, resource, why));
+    }
+    let place = if scope.namespace.is_empty() { String::new() } else { format!(" in namespace {}", scope.namespace) };
+    names.sort_by_key(|name| strsim::damerau_levenshtein(name, &target.name));
+    let near: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| strsim::damerau_levenshtein(name, &target.name) <= 2 + target.name.len() / 4)
+        .take(3)
+        .collect();
+    let near = match near.as_slice() {
+        [] if names.is_empty() => "; there are no objects of this kind".to_owned(),
+        [] => String::new(),
+        near => format!("; did you mean {}?", near.join(", ")),
+    };
+    Err(Error::NotFound(shown, target.name.clone(), place, near))
+}

@@ -1,0 +1,398 @@
+//! What Services, Namespaces and budgets wait for, and what holds an object that is being deleted.
+
+use k8s_openapi::{
+    api::{
+        apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
+        batch::v1::{CronJob, Job},
+        coordination::v1::Lease,
+        core::v1::{Namespace, Pod, Service},
+        policy::v1::PodDisruptionBudget,
+    },
+    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
+};
+
+use super::{
+    pod,
+    scope::{Scope, name, uid},
+    storage::list,
+    tree::{Branch, Weight, with_thousands},
+};
+use crate::{controllers::KUBE_SYSTEM_NAMESPACE, facts::to_one_line};
+
+/// Holder of a Lease that no process takes.
+const HOLD: &str = "held-for-hand-over";
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
+
+/// Adds why an object that is being deleted is still there, and owners that do not exist.
+pub(super) async fn deletion(scope: &Scope, metadata: &ObjectMeta, kind: &str, branch: &mut Branch) {
+    owners(scope, metadata, kind, branch).await;
+    let Some(at) = &metadata.deletion_timestamp else { return };
+    branch.say(
+        "metadata",
+        format!(
+            "terminating since {}; finalizers: {}",
+            scope.since(at.0),
+            metadata.finalizers.clone().unwrap_or_default().join(", ")
+        ),
+    );
+    held_by_finalizers(metadata, kind, branch);
+    if metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FOREGROUND) {
+        let dependents = dependents(scope, uid(metadata)).await;
+        if !dependents.is_empty() {
+            let names: Vec<&str> = dependents.iter().map(String::as_str).collect();
+            let block = if names.len() == 1 { "dependent blocks" } else { "dependents block" };
+            branch.say("list", format!("{} {block} the deletion: {}", with_thousands(names.len()), list(&names)));
+        }
+    }
+}
+
+/// Adds the finalizers of an object that is being deleted.
+pub(super) fn held_by_finalizers(metadata: &ObjectMeta, kind: &str, branch: &mut Branch) {
+    let called = name(metadata);
+    let finalizers = metadata.finalizers.clone().unwrap_or_default();
+    let foreign: Vec<&str> =
+        finalizers.iter().map(String::as_str).filter(|finalizer| !matches!(*finalizer, FOREGROUND | ORPHAN)).collect();
+    if !foreign.is_empty() {
+        branch.blame(
+            Weight::Fails,
+            format!("{kind} {called} is held by the finalizers {}", foreign.join(", ")),
+            [
+                "start the controller that removes the finalizer".to_owned(),
+                format!(
+                    "only if that controller will never run again, remove the finalizer: kubectl edit {} {called}",
+                    kind.to_lowercase()
+                ),
+            ],
+        );
+    } else if finalizers.iter().any(|finalizer| finalizer == FOREGROUND) {
+        branch.blame(
+            Weight::Waits,
+            format!("{kind} {called} is deleted after its dependents (foreground deletion)"),
+            ["wait; if nothing changes, see the dependents, and who leads the garbage collector: kubectl nonet status"
+                .to_owned()],
+        );
+    } else if finalizers.iter().any(|finalizer| finalizer == ORPHAN) {
+        branch.blame(
+            Weight::Waits,
+            format!("{kind} {called} waits for the garbage collector, which makes its dependents independent"),
+            ["wait; if nothing changes, see who leads the garbage collector: kubectl nonet status".to_owned()],
+        );
+    }
+}
+
+/// Returns the dependents of an owner that block its deletion, of the kinds that this command knows.
+async fn dependents(scope: &Scope, owner: &str) -> Vec<String> {
+    let blocks = |metadata: &ObjectMeta| {
+        metadata
+            .owner_references
+            .iter()
+            .flatten()
+            .any(|each| each.uid == owner && each.block_owner_deletion == Some(true))
+    };
+    let mut out = Vec::new();
+    let sets = scope.list::<ReplicaSet>().await;
+    let pods = scope.list::<Pod>().await;
+    let jobs = scope.list::<Job>().await;
+    for (kind, metadata) in sets
+        .iter()
+        .map(|each| ("ReplicaSet", &each.metadata))
+        .chain(jobs.iter().map(|each| ("Job", &each.metadata)))
+        .chain(pods.iter().map(|each| ("Pod", &each.metadata)))
+    {
+        if blocks(metadata) {
+            let held = metadata
+                .finalizers
+                .iter()
+                .flatten()
+                .next()
+                .map_or_else(String::new, |finalizer| format!(" (finalizer {finalizer})"));
+            out.push(format!("{kind} {}{held}", name(metadata)));
+        }
+    }
+    out
+}
+
+/// Adds owners that do not exist, and controllers of a kind that this command does not know.
+pub(super) async fn owners(scope: &Scope, metadata: &ObjectMeta, kind: &str, branch: &mut Branch) {
+    for owner in metadata.owner_references.iter().flatten() {
+        let namespace = Some(scope.namespace_of(metadata));
+        let found = match owner.kind.as_str() {
+            "Deployment" => {
+                scope.reader.list::<Deployment>(namespace, "").await.iter().any(|each| uid(&each.metadata) == owner.uid)
+            }
+            "ReplicaSet" => {
+                scope.reader.list::<ReplicaSet>(namespace, "").await.iter().any(|each| uid(&each.metadata) == owner.uid)
+            }
+            "StatefulSet" => scope
+                .reader
+                .list::<StatefulSet>(namespace, "")
+                .await
+                .iter()
+                .any(|each| uid(&each.metadata) == owner.uid),
+            "DaemonSet" => {
+                scope.reader.list::<DaemonSet>(namespace, "").await.iter().any(|each| uid(&each.metadata) == owner.uid)
+            }
+            "Job" => scope.reader.list::<Job>(namespace, "").await.iter().any(|each| uid(&each.metadata) == owner.uid),
+            "CronJob" => {
+                scope.reader.list::<CronJob>(namespace, "").await.iter().any(|each| uid(&each.metadata) == owner.uid)
+            }
+            other => {
+                if owner.controller == Some(true) {
+                    branch.say("metadata", format!("managed by {other} {}", owner.name));
+                }
+                continue;
+            }
+        };
+        if !found && scope.reader.unread().is_empty() {
+            branch.say("metadata", format!("its owner {} {} ({}) does not exist", owner.kind, owner.name, owner.uid));
+            branch.blame(
+                Weight::Rests,
+                format!(
+                    "{kind} {} has an owner that does not exist, so the garbage collector deletes it",
+                    name(metadata)
+                ),
+                [
+                    "if it stays, see who leads the garbage collector: kubectl nonet status".to_owned(),
+                    "to keep the object, remove the owner reference".to_owned(),
+                ],
+            );
+        }
+    }
+}
+
+/// Adds that no controller has seen the newest specification, with what the Leases say.
+pub(super) async fn unseen_generation(
+    scope: &Scope,
+    controller: &str,
+    metadata: &ObjectMeta,
+    observed: Option<i64>,
+    branch: &mut Branch,
+) {
+    let generation = metadata.generation.unwrap_or_default();
+    let observed = observed.unwrap_or_default();
+    if observed >= generation {
+        return;
+    }
+    branch.say(
+        "status",
+        format!(
+            "generation {generation} of the specification has not been observed; the status is of generation {observed}"
+        ),
+    );
+    let leases = scope.reader.list::<Lease>(Some(KUBE_SYSTEM_NAMESPACE), "").await;
+    let lease = |called: &str| leases.iter().find(|lease| name(&lease.metadata) == called);
+    let (own, manager) = (lease(controller), lease("kube-controller-manager"));
+    let describe = |lease: &Lease| {
+        let spec = lease.spec.clone().unwrap_or_default();
+        let renewed = spec
+            .renew_time
+            .map_or_else(|| "never renewed".to_owned(), |time| format!("renewed {} ago", scope.since(time.0)));
+        format!(
+            "Lease {KUBE_SYSTEM_NAMESPACE}/{} of {}, {renewed}",
+            name(&lease.metadata),
+            spec.holder_identity.unwrap_or_else(|| "nobody".to_owned())
+        )
+    };
+    for found in own.into_iter().chain(manager) {
+        branch.say("Lease", describe(found));
+    }
+    let is_held =
+        own.is_some_and(|lease| lease.spec.as_ref().is_some_and(|spec| spec.holder_identity.as_deref() == Some(HOLD)));
+    let remedy = if is_held {
+        format!("if kube-controller-manager does not run this loop: kubectl nonet release {controller}")
+    } else {
+        "see who leads: kubectl nonet check".to_owned()
+    };
+    let text = format!("no {} has seen the newest specification of {}", controller.replace('-', " "), name(metadata));
+    branch.blame(Weight::Blocks, text, [remedy]);
+}
+
+/// Returns the branch of a Service.
+pub(super) async fn service(scope: &Scope, object: &Service) -> Branch {
+    let called = name(&object.metadata);
+    let mut branch = Branch::new("Service", called);
+    deletion(scope, &object.metadata, "Service", &mut branch).await;
+    let spec = object.spec.clone().unwrap_or_default();
+    let selector = spec.selector.clone().unwrap_or_default();
+    if spec.type_.as_deref() == Some("ExternalName") {
+        branch.say("spec", format!("ExternalName {}: it needs no Pods", spec.external_name.unwrap_or_default()));
+        return branch;
+    }
+    if selector.is_empty() {
+        branch.say("spec", "no selector: its EndpointSlices are made by another controller or by a user");
+        branch.blame(
+            Weight::Rests,
+            format!("Service {called} has no selector, so no controller finds Pods for it"),
+            ["set spec.selector, or create EndpointSlices yourself".to_owned()],
+        );
+        return branch;
+    }
+    let acts = scope.say_decision(&mut branch, "endpointslice-controller", &object.metadata).await;
+    let pods = scope.list::<Pod>().await;
+    let matches = |pod: &Pod, without: Option<&str>| {
+        let labels = pod.metadata.labels.clone().unwrap_or_default();
+        selector
+            .iter()
+            .filter(|(key, _)| Some(key.as_str()) != without)
+            .all(|(key, value)| labels.get(key) == Some(value))
+    };
+    let own: Vec<&Pod> =
+        pods.iter().filter(|pod| matches(pod, None) && !matches!(pod::phase(pod), "Succeeded" | "Failed")).collect();
+    let text = selector.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",");
+    branch.say(
+        "list",
+        format!(
+            "selector {text}: {} Pods, {} ready",
+            with_thousands(own.len()),
+            with_thousands(own.iter().filter(|pod| pod::is_ready(pod)).count())
+        ),
+    );
+    if own.is_empty() {
+        let near = selector.keys().find_map(|key| {
+            pods.iter().find(|pod| selector.len() > 1 && matches(pod, Some(key))).map(|pod| (key, pod))
+        });
+        let near = near.map(|(key, pod)| {
+            let value = pod.metadata.labels.as_ref().and_then(|labels| labels.get(key));
+            format!("; Pod {} has {key}={}", name(&pod.metadata), value.map_or("(missing)", String::as_str))
+        });
+        branch.blame(
+            Weight::Fails,
+            format!("no Pod has the labels of Service {called} ({text}){}", near.unwrap_or_default()),
+            [format!(
+                "correct the selector, or the labels of the Pods: kubectl -n {} get pods --show-labels",
+                scope.namespace
+            )],
+        );
+    }
+    for port in spec.ports.iter().flatten() {
+        let Some(IntOrString::String(wanted)) = &port.target_port else { continue };
+        let has = |pod: &Pod| {
+            pod.spec
+                .iter()
+                .flat_map(|spec| &spec.containers)
+                .flat_map(|container| container.ports.iter().flatten())
+                .any(|port| port.name.as_ref() == Some(wanted))
+        };
+        if let Some(without) = own.iter().find(|pod| !has(pod)) {
+            branch.say("list", format!("Pod {} has no port with the name {wanted}", name(&without.metadata)));
+            branch.blame(
+                Weight::Fails,
+                format!(
+                    "port {} of Service {called} leads to the port {wanted}, which Pod {} does not have",
+                    port.port,
+                    name(&without.metadata)
+                ),
+                ["correct targetPort, or name the port of the container".to_owned()],
+            );
+        }
+    }
+    for each in own.into_iter().filter(|pod| !pod::is_ready(pod)) {
+        let child = pod::branch(scope, each).await;
+        branch.add_children([child]);
+    }
+    let has_address = object
+        .status
+        .as_ref()
+        .and_then(|status| status.load_balancer.as_ref())
+        .is_some_and(|balancer| balancer.ingress.as_ref().is_some_and(|all| !all.is_empty()));
+    if spec.type_.as_deref() == Some("LoadBalancer") && !has_address {
+        branch.say("status", "the load balancer has no address");
+        if let Some(event) = scope.newest_event(uid(&object.metadata), &[]) {
+            let (message, source) = scope.quote(event);
+            branch.say(source, message);
+        }
+        branch.blame(
+            Weight::Rests,
+            format!("no load balancer has been created for Service {called}"),
+            ["see the controller for load balancers of your cluster; without one, use NodePort".to_owned()],
+        );
+    }
+    if acts && branch.cause().is_none() {
+        branch.blame(
+            Weight::Waits,
+            "the endpointslice controller has work to do, see the lines with \"next\"",
+            ["ask again; if the same lines stay, see who leads: kubectl nonet status".to_owned()],
+        );
+    }
+    branch
+}
+
+/// Returns the branch of a PodDisruptionBudget.
+pub(super) async fn budget(scope: &Scope, object: &PodDisruptionBudget) -> Branch {
+    let called = name(&object.metadata);
+    let mut branch = Branch::new("PodDisruptionBudget", called);
+    deletion(scope, &object.metadata, "PodDisruptionBudget", &mut branch).await;
+    let status = object.status.clone().unwrap_or_default();
+    let [healthy, expected, desired, allowed] =
+        [status.current_healthy, status.expected_pods, status.desired_healthy, status.disruptions_allowed]
+            .map(Option::unwrap_or_default);
+    branch.say(
+        "status",
+        format!("{healthy} of {expected} Pods are healthy, {desired} must be: {allowed} may be evicted"),
+    );
+    if expected == 0 {
+        branch.blame(
+            Weight::Rests,
+            format!("PodDisruptionBudget {called} selects no Pods"),
+            ["correct spec.selector".to_owned()],
+        );
+    } else if allowed == 0 {
+        if healthy < desired {
+            branch.blame(Weight::Fails, format!("PodDisruptionBudget {called} allows no eviction, because only {healthy} of {desired} Pods are healthy"), ["see the Pods that are not ready; unhealthyPodEvictionPolicy: AlwaysAllow lets them be evicted".to_owned()]);
+        } else {
+            branch.blame(Weight::Rests, format!("PodDisruptionBudget {called} never allows an eviction, because {desired} of {expected} Pods must be healthy"), ["raise the replicas, or use maxUnavailable: 1".to_owned()]);
+        }
+    }
+    branch
+}
+
+/// Returns the branch of a Namespace.
+pub(super) async fn namespace(scope: &Scope, object: &Namespace) -> Branch {
+    let called = name(&object.metadata);
+    let mut branch = Branch::new("Namespace", called);
+    let Some(at) = &object.metadata.deletion_timestamp else {
+        branch.say("status", "Active");
+        return branch;
+    };
+    branch.say("metadata", format!("terminating since {}", scope.since(at.0)));
+    let conditions = object.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+    for condition in conditions.iter().filter(|condition| condition.status == "True") {
+        let message = to_one_line(condition.message.as_deref().unwrap_or_default());
+        branch.say("status", format!("{}: {message}", condition.type_));
+        match condition.type_.as_str() {
+            "NamespaceDeletionDiscoveryFailure" | "NamespaceDeletionGroupVersionParsingFailure" => branch.blame(
+                Weight::Blocks,
+                format!(
+                    "an API of the cluster does not answer, so namespace {called} may still have objects: {message}"
+                ),
+                ["repair or delete the APIService: kubectl get apiservices".to_owned()],
+            ),
+            "NamespaceFinalizersRemaining" => branch.blame(
+                Weight::Fails,
+                format!("objects of namespace {called} are held by finalizers: {message}"),
+                ["start the controllers that remove these finalizers".to_owned()],
+            ),
+            "NamespaceContentRemaining" => branch.blame(
+                Weight::Waits,
+                format!("namespace {called} still has objects: {message}"),
+                ["wait".to_owned()],
+            ),
+            _ => branch.blame(
+                Weight::Fails,
+                format!("namespace {called} cannot be emptied: {message}"),
+                ["see the message".to_owned()],
+            ),
+        }
+    }
+    if branch.causes.is_empty() {
+        let finalizers = object.spec.as_ref().and_then(|spec| spec.finalizers.clone()).unwrap_or_default();
+        branch.say("spec", format!("finalizers: {}", finalizers.join(", ")));
+        branch.blame(
+            Weight::Waits,
+            format!("the namespace controller removes the content of namespace {called}"),
+            ["wait; if nothing changes, see whether kube-controller-manager leads: kubectl nonet check".to_owned()],
+        );
+    }
+    branch
+}

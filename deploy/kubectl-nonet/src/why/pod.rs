@@ -1,0 +1,503 @@
+//! What a Pod waits for: the scheduler, the kubelet, a container, a probe, a finalizer.
+
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::{ContainerStatus, Node, PersistentVolumeClaim, Pod, PodCondition};
+
+use super::{
+    scope::{Scope, age, name, uid},
+    tree::{Branch, Weight},
+};
+use crate::facts::to_one_line;
+
+/// Returns the branch of a Pod.
+pub(super) async fn branch(scope: &Scope, pod: &Pod) -> Branch {
+    let mut branch = Branch::new("Pod", name(&pod.metadata));
+    let node = node_name(pod);
+    node.clone_into(&mut branch.node);
+    if pod.metadata.deletion_timestamp.is_some() {
+        terminating(scope, pod, &mut branch).await;
+    } else if matches!(phase(pod), "Succeeded" | "Failed") {
+        ended(scope, pod, &mut branch);
+    } else if node.is_empty() {
+        unscheduled(scope, pod, &mut branch).await;
+    } else {
+        on_node(scope, pod, node, &mut branch).await;
+    }
+    branch
+}
+
+/// Returns the branch of a Pod, with owners that do not exist.
+pub(super) async fn branch_with_owners(scope: &Scope, pod: &Pod) -> Branch {
+    let mut branch = branch(scope, pod).await;
+    super::objects::owners(scope, &pod.metadata, "Pod", &mut branch).await;
+    branch
+}
+
+/// Whether the Pod is ready, and not being deleted.
+pub(super) fn is_ready(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_none() && condition(pod, "Ready").is_some_and(|ready| ready.status == "True")
+}
+
+/// Returns `status.phase`.
+pub(super) fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+}
+
+fn node_name(pod: &Pod) -> &str {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
+}
+
+fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
+    pod.status.as_ref()?.conditions.iter().flatten().find(|condition| condition.type_ == kind)
+}
+
+fn kubectl(scope: &Scope, command: &str) -> String {
+    if scope.namespace.is_empty() {
+        format!("kubectl {command}")
+    } else {
+        format!("kubectl -n {} {command}", scope.namespace)
+    }
+}
+
+/// Returns the node of a Pod if its kubelet does not report any more, with the reason.
+async fn silent_node(scope: &Scope, node: &str) -> Option<String> {
+    if node.is_empty() {
+        return None;
+    }
+    let nodes = scope.list::<Node>().await;
+    if nodes.is_empty() {
+        return None;
+    }
+    let Some(found) = nodes.iter().find(|each| name(&each.metadata) == node) else {
+        return Some(format!("node {node} does not exist any more"));
+    };
+    let conditions = found.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready")?;
+    match ready.status.as_str() {
+        "True" => None,
+        "Unknown" => Some(format!("the kubelet of node {node} does not report any more")),
+        _ => Some(format!("node {node} is not ready: {}", to_one_line(ready.message.as_deref().unwrap_or_default()))),
+    }
+}
+
+async fn terminating(scope: &Scope, pod: &Pod, branch: &mut Branch) {
+    let Some(at) = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0) else { return };
+    let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or_default();
+    let asked = at.checked_sub(SignedDuration::from_secs(grace)).unwrap_or(at);
+    let left = at.duration_since(scope.now);
+    let rest = if left.is_positive() { format!("{} left", age(left)) } else { format!("over since {}", age(-left)) };
+    branch.say("metadata", format!("terminating since {}; grace period {grace}s, {rest}", scope.since(asked)));
+    let pod_name = name(&pod.metadata);
+    let finalizers = pod.metadata.finalizers.clone().unwrap_or_default();
+    if let Some(why) = silent_node(scope, node_name(pod)).await {
+        branch.say("Node", &why);
+        branch.blame(
+            Weight::Fails,
+            format!("Pod {pod_name} cannot end: {why}"),
+            [
+                format!(
+                    "bring the node back, or delete it if it will never come back: kubectl delete node {}",
+                    node_name(pod)
+                ),
+                format!(
+                    "only if the containers certainly do not run any more: {}",
+                    kubectl(scope, &format!("delete pod {pod_name} --force --grace-period=0"))
+                ),
+            ],
+        );
+    } else if !finalizers.is_empty() {
+        let list = finalizers.join(", ");
+        branch.say("metadata", format!("finalizers: {list}"));
+        if finalizers == ["batch.kubernetes.io/job-tracking"] {
+            branch.blame(
+                Weight::Fails,
+                format!("Pod {pod_name} is held by the finalizer of its Job, which the Job controller has not removed"),
+                [format!("see why the Job controller does not work: {}", "kubectl nonet status")],
+            );
+        } else {
+            branch.blame(
+                Weight::Fails,
+                format!("Pod {pod_name} is held by finalizers: {list}"),
+                ["start the controller that removes the finalizer; remove it by hand only if that controller will never run again".to_owned()],
+            );
+        }
+    } else if !left.is_positive() && !node_name(pod).is_empty() {
+        branch.blame(
+            Weight::Fails,
+            format!("the kubelet of node {} has not reported the end of Pod {pod_name}", node_name(pod)),
+            [format!("read the log of the kubelet on node {}: a container or a volume may not stop", node_name(pod))],
+        );
+    } else if left.is_positive() {
+        branch.blame(Weight::Waits, format!("Pod {pod_name} has {} left to end", age(left)), ["wait".to_owned()]);
+    }
+}
+
+fn ended(scope: &Scope, pod: &Pod, branch: &mut Branch) {
+    let status = pod.status.clone().unwrap_or_default();
+    let reason = status.reason.as_deref().unwrap_or_default();
+    let message = to_one_line(status.message.as_deref().unwrap_or_default());
+    let pod_name = name(&pod.metadata);
+    if phase(pod) == "Succeeded" {
+        branch.say("kubelet", "Succeeded");
+        return;
+    }
+    if reason.is_empty() {
+        let exits: Vec<String> = status.container_statuses.iter().flatten().filter_map(last_exit).collect();
+        branch.say("kubelet", format!("Failed: {}", exits.join("; ")));
+        branch.blame(
+            Weight::Fails,
+            format!("Pod {pod_name} failed: {}", exits.join("; ")),
+            [kubectl(scope, &format!("logs {pod_name} --all-containers"))],
+        );
+        return;
+    }
+    let said = if message.is_empty() { reason.to_owned() } else { format!("{reason}: {message}") };
+    branch.say("kubelet", format!("Failed: {said}"));
+    let remedy = match reason {
+        "Evicted" => format!("give the node {} room, or set requests and limits that fit", node_name(pod)),
+        "DeadlineExceeded" => "raise activeDeadlineSeconds, or make the Pod faster".to_owned(),
+        _ => kubectl(scope, &format!("describe pod {pod_name}")),
+    };
+    branch.blame(Weight::Fails, format!("Pod {pod_name} failed: {said}"), [remedy]);
+}
+
+/// The texts of the scheduler about a node that does not fit, with what is wrong and what people do.
+const SCHEDULER_REASONS: [(&str, &str, &str); 14] = [
+    (
+        "Insufficient cpu",
+        "no node has the requested CPU left",
+        "lower the CPU requests, remove other Pods, or add a node",
+    ),
+    (
+        "Insufficient memory",
+        "no node has the requested memory left",
+        "lower the memory requests, remove other Pods, or add a node",
+    ),
+    (
+        "Insufficient ephemeral-storage",
+        "no node has the requested ephemeral storage left",
+        "lower the requests, or add a node",
+    ),
+    ("Too many pods", "the nodes run as many Pods as they may", "add a node, or raise maxPods of the kubelets"),
+    (
+        "untolerated taint",
+        "the nodes have taints that the Pod does not tolerate",
+        "add a toleration to the Pod, or remove the taint",
+    ),
+    (
+        "didn't match Pod's node affinity/selector",
+        "no node has the labels that nodeSelector or node affinity ask for",
+        "correct nodeSelector or affinity, or label a node",
+    ),
+    (
+        "didn't match pod anti-affinity rules",
+        "anti-affinity leaves no node",
+        "add a node, lower the replicas, or prefer anti-affinity without requiring it",
+    ),
+    (
+        "didn't match pod affinity rules",
+        "no node has the Pods that affinity asks for",
+        "correct the affinity, or start the other Pods first",
+    ),
+    (
+        "didn't have free ports",
+        "the host port is taken on every node",
+        "do not use hostPort, or run fewer Pods than nodes",
+    ),
+    (
+        "volume node affinity conflict",
+        "the volume exists in another zone or on another node",
+        "make room where the volume is",
+    ),
+    ("unbound immediate PersistentVolumeClaims", "a claim is not bound", "see the claim"),
+    (
+        "didn't match pod topology spread constraints",
+        "topology spread constraints leave no node",
+        "add nodes in the missing zones, or use whenUnsatisfiable: ScheduleAnyway",
+    ),
+    ("node(s) were unschedulable", "the nodes are cordoned", "kubectl uncordon NODE"),
+    ("Insufficient ", "no node has the requested resource left", "lower the requests, or add a node that has it"),
+];
+
+async fn unscheduled(scope: &Scope, pod: &Pod, branch: &mut Branch) {
+    let pod_name = name(&pod.metadata);
+    let spec = pod.spec.clone().unwrap_or_default();
+    let Some(scheduled) = condition(pod, "PodScheduled").filter(|scheduled| scheduled.status != "True") else {
+        let scheduler = spec.scheduler_name.unwrap_or_else(|| "default-scheduler".to_owned());
+        branch.say("status", format!("no node, and the scheduler {scheduler} has not said why"));
+        let remedy = if scheduler == "default-scheduler" {
+            "see whether kube-scheduler runs: kubectl -n kube-system get lease kube-scheduler".to_owned()
+        } else {
+            format!("start the scheduler {scheduler}, or remove schedulerName")
+        };
+        branch.blame(Weight::Fails, format!("the scheduler {scheduler} has not considered Pod {pod_name}"), [remedy]);
+        return;
+    };
+    let message = to_one_line(scheduled.message.as_deref().unwrap_or_default());
+    let reason = scheduled.reason.as_deref().unwrap_or_default();
+    branch.say("scheduler", format!("{reason}: {message}"));
+    if reason == "SchedulingGated" {
+        let gates: Vec<String> = spec.scheduling_gates.iter().flatten().map(|gate| gate.name.clone()).collect();
+        branch.blame(
+            Weight::Rests,
+            format!("Pod {pod_name} has scheduling gates: {}", gates.join(", ")),
+            ["wait for the controller that removes them".to_owned()],
+        );
+        return;
+    }
+    for claim in claims_of(scope, pod).await {
+        branch.add_children([claim]);
+    }
+    if branch.children.iter().any(|claim| !claim.causes.is_empty()) {
+        return;
+    }
+    // "0/5 nodes are available: 3 Insufficient cpu, 2 node(s) had untolerated taint {a: b}. preemption: ..."
+    let nodes = message.split_once("nodes are available: ").map_or(message.as_str(), |(_, rest)| rest);
+    let nodes = nodes.split(" preemption:").next().unwrap_or_default();
+    let leading = |part: &str| part.trim().split(' ').next().and_then(|count| count.parse::<u32>().ok()).unwrap_or(1);
+    let mut parts: Vec<(u32, &str)> = nodes.split(", ").map(|part| (leading(part), part)).collect();
+    // Of equal counts the first stays first.
+    parts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    let known = parts.iter().find_map(|(_, part)| SCHEDULER_REASONS.iter().find(|(text, ..)| part.contains(text)));
+    match known {
+        Some((_, what, remedy)) => {
+            branch.blame(Weight::Fails, format!("Pod {pod_name} fits on no node: {what}"), [(*remedy).to_owned()]);
+        }
+        None => branch.blame(
+            Weight::Fails,
+            format!("Pod {pod_name} fits on no node: {message}"),
+            [kubectl(scope, &format!("describe pod {pod_name}"))],
+        ),
+    }
+}
+
+/// Returns the branches of the claims of a Pod that are missing or not bound.
+async fn claims_of(scope: &Scope, pod: &Pod) -> Vec<Branch> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let names: Vec<String> = volumes
+        .filter_map(|volume| volume.persistent_volume_claim.as_ref())
+        .map(|claim| claim.claim_name.clone())
+        .collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let claims = scope.list::<PersistentVolumeClaim>().await;
+    if scope.reader.is_unread("persistentvolumeclaims") {
+        return Vec::new();
+    }
+    let mut out = Vec::new();
+    for wanted in names {
+        match claims.iter().find(|claim| name(&claim.metadata) == wanted) {
+            Some(claim) => {
+                let branch = super::storage::branch(scope, claim).await;
+                if !branch.causes.is_empty() {
+                    out.push(branch);
+                }
+            }
+            None => {
+                let mut branch = Branch::new("PersistentVolumeClaim", &wanted);
+                branch.say("list", "does not exist");
+                branch.blame(
+                    Weight::Fails,
+                    format!("Pod {} needs PersistentVolumeClaim {wanted}, which does not exist", name(&pod.metadata)),
+                    ["create the claim, or correct its name in the volumes of the Pod".to_owned()],
+                );
+                out.push(branch);
+            }
+        }
+    }
+    out
+}
+
+/// Describes how a container ended last; `None` if it never ended.
+fn last_exit(status: &ContainerStatus) -> Option<String> {
+    let ended = |state: &k8s_openapi::api::core::v1::ContainerState| state.terminated.clone();
+    let exit = status.state.as_ref().and_then(ended).or_else(|| status.last_state.as_ref().and_then(ended))?;
+    let reason = exit.reason.filter(|reason| reason != "Error" && reason != "Completed");
+    let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+    Some(format!("container {} exited with {}{reason}", status.name, exit.exit_code))
+}
+
+async fn on_node(scope: &Scope, pod: &Pod, node: &str, branch: &mut Branch) {
+    let pod_name = name(&pod.metadata);
+    let status = pod.status.clone().unwrap_or_default();
+    if let Some(why) = silent_node(scope, node).await {
+        branch.say("Node", &why);
+        branch.blame(
+            Weight::Fails,
+            format!("Pod {pod_name} is not ready: {why}"),
+            [format!("bring the node back: kubectl nonet why node/{node}")],
+        );
+        return;
+    }
+    let source = "kubelet";
+    let inits = status.init_container_statuses.iter().flatten();
+    for (container, is_init) in
+        inits.map(|each| (each, true)).chain(status.container_statuses.iter().flatten().map(|each| (each, false)))
+    {
+        container_line(scope, pod, container, is_init, source, branch);
+    }
+    if branch.causes.is_empty() && phase(pod) == "Pending" {
+        let reasons =
+            ["FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "FailedMapVolume", "NetworkNotReady"];
+        if let Some(event) = scope.newest_event(uid(&pod.metadata), &reasons) {
+            let (message, quoted) = scope.quote(event);
+            branch.say(quoted, &message);
+            let what = match event.reason.as_deref() {
+                Some("FailedCreatePodSandBox" | "NetworkNotReady") => {
+                    "the node cannot create the network or the sandbox of the Pod"
+                }
+                _ => "a volume cannot be mounted",
+            };
+            branch.blame(
+                Weight::Fails,
+                format!("Pod {pod_name} does not start: {what}: {message}"),
+                [kubectl(scope, &format!("describe pod {pod_name}"))],
+            );
+        } else {
+            let since = status.start_time.as_ref().map(|time| format!(" for {}", scope.since(time.0)));
+            branch.say(source, format!("starts its containers{}", since.unwrap_or_default()));
+            branch.blame(
+                Weight::Waits,
+                format!("Pod {pod_name} starts"),
+                ["wait; if it takes long, images are pulled or volumes attached".to_owned()],
+            );
+        }
+        return;
+    }
+    if branch.causes.is_empty() && !is_ready(pod) {
+        not_ready(scope, pod, source, branch);
+    }
+    if is_ready(pod) && branch.lines.is_empty() {
+        branch.say(source, "ready");
+    }
+}
+
+fn container_line(
+    scope: &Scope,
+    pod: &Pod,
+    container: &ContainerStatus,
+    is_init: bool,
+    source: &str,
+    branch: &mut Branch,
+) {
+    let pod_name = name(&pod.metadata);
+    let kind = if is_init { "init container" } else { "container" };
+    let called = &container.name;
+    let logs = |previous: &str| kubectl(scope, &format!("logs {pod_name} -c {called}{previous}"));
+    let state = container.state.clone().unwrap_or_default();
+    if let Some(waiting) = state.waiting {
+        let reason = waiting.reason.unwrap_or_default();
+        let message = to_one_line(waiting.message.as_deref().unwrap_or_default());
+        let said = if message.is_empty() { reason.clone() } else { format!("{reason}: {message}") };
+        match reason.as_str() {
+            "PodInitializing" | "ContainerCreating" | "" => {}
+            "ErrImagePull"
+            | "ImagePullBackOff"
+            | "InvalidImageName"
+            | "ErrImageNeverPull"
+            | "ImageInspectError"
+            | "RegistryUnavailable" => {
+                branch.say(source, format!("{kind} {called}: image {}: {said}", container.image));
+                let remedy = format!(
+                    "correct the image or the pull secret in the template, or push the image {}",
+                    container.image
+                );
+                branch.blame(Weight::Fails, format!("the image {} cannot be pulled", container.image), [remedy]);
+            }
+            "CrashLoopBackOff" => {
+                let exit = last_exit(container).unwrap_or_else(|| format!("container {called} ended"));
+                branch.say(
+                    source,
+                    format!("{kind} {called}: {reason} after {} restarts; {exit}", container.restart_count),
+                );
+                let oom = exit.contains("OOMKilled");
+                let remedies = if oom {
+                    vec!["raise the memory limit, or make the program use less".to_owned(), logs(" --previous")]
+                } else {
+                    vec![logs(" --previous")]
+                };
+                let what = if oom {
+                    "is killed because it needs more memory than its limit"
+                } else {
+                    "crashes again and again"
+                };
+                branch.blame(Weight::Fails, format!("{kind} {called} of Pod {pod_name} {what} ({exit})"), remedies);
+            }
+            "CreateContainerConfigError" => {
+                branch.say(source, format!("{kind} {called}: {said}"));
+                branch.blame(
+                    Weight::Fails,
+                    format!("{kind} {called} of Pod {pod_name} cannot be configured: {message}"),
+                    ["create the missing ConfigMap, Secret or key, or correct its name".to_owned()],
+                );
+            }
+            _ => {
+                branch.say(source, format!("{kind} {called}: {said}"));
+                branch.blame(
+                    Weight::Fails,
+                    format!("{kind} {called} of Pod {pod_name} does not start: {said}"),
+                    [kubectl(scope, &format!("describe pod {pod_name}"))],
+                );
+            }
+        }
+    } else if let Some(ended) = state.terminated {
+        if is_init && ended.exit_code == 0 {
+            return;
+        }
+        let exit = last_exit(container).unwrap_or_default();
+        branch.say(source, exit.clone());
+        if ended.exit_code != 0 {
+            branch.blame(Weight::Fails, format!("{kind} {called} of Pod {pod_name} failed ({exit})"), [logs("")]);
+        }
+    } else if is_init && state.running.is_some() && container.started != Some(true) {
+        branch.say(source, format!("init container {called} still runs"));
+        branch.blame(Weight::Waits, format!("init container {called} of Pod {pod_name} has not ended"), [logs("")]);
+    }
+}
+
+fn not_ready(scope: &Scope, pod: &Pod, source: &str, branch: &mut Branch) {
+    let pod_name = name(&pod.metadata);
+    let spec = pod.spec.clone().unwrap_or_default();
+    let gates = spec.readiness_gates.unwrap_or_default();
+    let open = |gate: &str| condition(pod, gate).is_some_and(|condition| condition.status == "True");
+    let closed: Vec<String> = gates.into_iter().map(|gate| gate.condition_type).filter(|gate| !open(gate)).collect();
+    let statuses = pod.status.clone().unwrap_or_default().container_statuses.unwrap_or_default();
+    let unready: Vec<&ContainerStatus> = statuses.iter().filter(|container| !container.ready).collect();
+    if let Some(event) = scope.newest_event(uid(&pod.metadata), &["Unhealthy"]).filter(|_| !unready.is_empty()) {
+        let (message, quoted) = scope.quote(event);
+        branch.say(quoted, &message);
+        let names: Vec<&str> = unready.iter().map(|container| container.name.as_str()).collect();
+        branch.blame(
+            Weight::Fails,
+            format!("container {} of Pod {pod_name} runs and is not ready: {message}", names.join(", ")),
+            [
+                kubectl(scope, &format!("logs {pod_name} -c {}", names[0])),
+                "correct the probe if the program works".to_owned(),
+            ],
+        );
+    } else if !unready.is_empty() {
+        for container in &unready {
+            let step = if container.started == Some(false) {
+                "has not passed its startup probe"
+            } else {
+                "has not passed its readiness probe"
+            };
+            branch.say(source, format!("container {} runs and {step}", container.name));
+        }
+        branch.blame(
+            Weight::Waits,
+            format!("container {} of Pod {pod_name} runs and is not ready yet", unready[0].name),
+            [kubectl(scope, &format!("logs {pod_name} -c {}", unready[0].name))],
+        );
+    } else if !closed.is_empty() {
+        branch.say("status", format!("readiness gates without a condition True: {}", closed.join(", ")));
+        branch.blame(
+            Weight::Fails,
+            format!("Pod {pod_name} waits for the readiness gates {}", closed.join(", ")),
+            ["see the controller that sets these conditions, for example that of the load balancer".to_owned()],
+        );
+    } else {
+        branch.say(source, "not ready");
+    }
+}

@@ -1,0 +1,227 @@
+//! What `kubectl nonet why` says about stuck objects, on the sandbox in virtual time.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::{fmt::Write as _, sync::Arc, time::Duration};
+
+use common::{clock::Clock, settings::OperatorSettings};
+use e2e::{
+    controllers::ALL,
+    loops::Loops,
+    nodes::Nodes,
+    sandbox::Sandbox,
+    situations::{self, NAMESPACE, Situation},
+};
+use kubectl_nonet::why::{self, Target, reader::Reader, tree::Answer};
+use serde_json::{Value, json};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/stuck.md");
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Columns of the page.
+const COLUMNS: usize = 120;
+
+struct World {
+    sandbox: Sandbox,
+    clock: Clock,
+    nodes: Nodes,
+    _loops: Vec<Loops>,
+}
+
+impl World {
+    async fn new(without: &[String]) -> Self {
+        let clock = Clock::simulated("2026-11-21T09:37:27.2Z".parse().unwrap(), 42);
+        let sandbox = Sandbox::builder().clock(clock.clone()).build();
+        let nodes = Nodes::builder().count(3).start(sandbox.client("nodes"), clock.clone());
+        nodes.ready().await;
+        for name in [NAMESPACE, "kube-system"] {
+            drop(sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await);
+        }
+        let run = ALL.iter().filter(|controller| !without.iter().any(|name| name == controller.name));
+        let start = |controller: &&common::app::ProgramDefinition| {
+            Loops::start(&sandbox.client(controller.name), &clock, OperatorSettings::new(), controller.loops)
+        };
+        let loops: Vec<Loops> = run.map(start).collect();
+        clock.sleep(Duration::from_secs(5)).await;
+        Self { sandbox, clock, nodes, _loops: loops }
+    }
+
+    fn reader(&self, identity: &str, namespace: Option<&str>) -> Arc<Reader> {
+        Reader::with_client(self.sandbox.client(identity), TIMEOUT, namespace)
+    }
+
+    async fn ask(&self, object: &str) -> Answer {
+        let target = Target::parse(object).unwrap();
+        let reader = self.reader(e2e::sandbox::ADMIN, target.is_namespaced().then_some(NAMESPACE));
+        why::explain(&reader, &self.clock, NAMESPACE, &target).await.unwrap()
+    }
+}
+
+async fn explained(situation: &Situation) -> Answer {
+    let world = World::new(&situation.without).await;
+    let built = situation.build(&world.sandbox, &world.nodes, &world.clock).await;
+    built.unwrap_or_else(|refused| panic!("{}: {refused}", situation.title));
+    world.ask(&situation.ask).await
+}
+
+fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(work)
+}
+
+/// `docs/stuck.md` shows what the command prints, to the word.
+#[test]
+fn the_page_shows_the_answer_to_every_situation() {
+    let mut page = std::fs::read_to_string(PAGE).unwrap_or_default();
+    let shown = page.split_off(page.find("\n## ").map_or(page.len(), |at| at + 1));
+    let mut found = String::new();
+    for situation in situations::all().unwrap() {
+        let answer = in_virtual_time(explained(&situation));
+        let namespace = if answer.namespace.is_empty() { String::new() } else { format!(" -n {NAMESPACE}") };
+        let _ =
+            writeln!(found, "## {}\n\n```console\n$ kubectl nonet why {}{namespace}", situation.title, situation.ask);
+        let _ = writeln!(found, "{}```\n", answer.to_text(COLUMNS));
+    }
+    let found = format!("{}\n", found.trim_end());
+    if found != shown {
+        let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/stuck.md");
+        std::fs::write(path, format!("{page}{found}")).unwrap();
+        let line = found.lines().zip(shown.lines()).position(|(one, other)| one != other).unwrap_or_default();
+        panic!(
+            "docs/stuck.md differs from what is printed, first at {:?}; if {path} is right, copy it",
+            found.lines().nth(line)
+        );
+    }
+}
+
+fn pods_of(set: &Value, count: usize, reason: &str) -> Vec<Value> {
+    let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set["metadata"]["name"], "uid": set["metadata"]["uid"], "controller": true});
+    let pod = |index: usize| {
+        json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("web-{index:05}"), "namespace": NAMESPACE, "labels": {"app": "web"}, "ownerReferences": [owner]},
+        "spec": {"nodeName": "node-1", "containers": [{"name": "main", "image": "registry.example/web:1"}]},
+        "status": {"phase": "Pending", "containerStatuses": [{"name": "main", "image": "registry.example/web:1", "imageID": "", "ready": false,
+            "restartCount": 0, "state": {"waiting": {"reason": reason}}}]}})
+    };
+    (0..count).map(pod).collect()
+}
+
+/// The answer about a Deployment with 5,000 Pods needs one list of each kind, and shows Pods in the same state once.
+#[test]
+fn thousands_of_pods_cost_one_list_and_one_line() {
+    in_virtual_time(async {
+        let clock = Clock::simulated("2026-11-21T09:37:27.2Z".parse().unwrap(), 42);
+        let sandbox = Sandbox::builder().clock(clock.clone()).build();
+        sandbox
+            .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
+            .await
+            .unwrap();
+        let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "registry.example/web:1"}]}});
+        let spec = json!({"replicas": 5000, "selector": {"matchLabels": {"app": "web"}}, "template": template});
+        let object = |kind: &str, metadata: Value| json!({"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec});
+        let deployment =
+            sandbox.create(object("Deployment", json!({"name": "web", "namespace": NAMESPACE}))).await.unwrap();
+        let owner = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": deployment["metadata"]["uid"], "controller": true});
+        let set = sandbox
+            .create(object("ReplicaSet", json!({"name": "web-1", "namespace": NAMESPACE, "ownerReferences": [owner]})))
+            .await
+            .unwrap();
+        for pod in pods_of(&set, 5000, "ErrImagePull") {
+            let (name, status) = (pod["metadata"]["name"].clone(), json!({"status": pod["status"]}));
+            sandbox.create(pod).await.unwrap();
+            sandbox.merge("pods", Some(NAMESPACE), name.as_str().unwrap(), Some("status"), status).await.unwrap();
+        }
+        sandbox.requests().clear();
+        let reader = Reader::with_client(sandbox.client("user"), TIMEOUT, Some(NAMESPACE));
+        let answer = why::explain(&reader, &clock, NAMESPACE, &Target::parse("deploy/web").unwrap()).await.unwrap();
+        let text = answer.to_text(COLUMNS);
+        assert!(text.contains("Pod web-00000 on node-1 and 4,999 others alike"), "{text}");
+        // Deployments, ReplicaSets, Pods, Events, Nodes, and the Leases, because nothing has observed the Deployment.
+        assert_eq!(reader.request_count(), 6);
+        assert!(text.lines().count() < 40, "{text}");
+        let narrow = answer.to_text(60);
+        assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
+    });
+}
+
+/// A tenant without any right outside his namespace gets an answer; what he may not read is named.
+#[test]
+fn half_the_rights_give_half_the_answer() {
+    in_virtual_time(async {
+        let clock = Clock::simulated("2026-11-21T09:37:27.2Z".parse().unwrap(), 42);
+        let sandbox = Sandbox::builder().clock(clock.clone()).rbac(true).build();
+        sandbox
+            .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
+            .await
+            .unwrap();
+        let rules = json!([{"apiGroups": ["apps"], "resources": ["deployments", "replicasets"], "verbs": ["get", "list"]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]);
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "dev", "namespace": NAMESPACE}, "rules": rules});
+        sandbox.create(role).await.unwrap();
+        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "dev", "namespace": NAMESPACE},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "dev"}, "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "dev"}]});
+        sandbox.create(binding).await.unwrap();
+        let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "registry.example/web:1"}]}});
+        let spec = json!({"paused": true, "selector": {"matchLabels": {"app": "web"}}, "template": template});
+        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": NAMESPACE}, "spec": spec});
+        sandbox.create(deployment).await.unwrap();
+        sandbox
+            .merge(
+                "deployments.apps",
+                Some(NAMESPACE),
+                "web",
+                Some("status"),
+                json!({"status": {"observedGeneration": 1}}),
+            )
+            .await
+            .unwrap();
+        let ask = async |identity: &str, object: &str| {
+            let reader = Reader::with_client(sandbox.client(identity), TIMEOUT, Some(NAMESPACE));
+            why::explain(&reader, &clock, NAMESPACE, &Target::parse(object).unwrap()).await
+        };
+        let answer = ask("dev", "deployment/web").await.unwrap();
+        let text = answer.to_text(COLUMNS);
+        assert!(text.contains("Cause: Deployment web is paused"), "{text}");
+        assert!(text.contains("not read: events: "), "{text}");
+        let refused = ask("stranger", "deployment/web").await.unwrap_err().to_string();
+        assert!(
+            refused.starts_with("Deployment: cannot list deployments.apps: ") && refused.contains("stranger"),
+            "{refused}"
+        );
+        let missing = ask("dev", "deployment/wep").await.unwrap_err().to_string();
+        assert_eq!(missing, "Deployment wep does not exist in namespace shop; did you mean web?");
+        let unknown = Target::parse("ingress/web").unwrap_err().to_string();
+        assert!(unknown.starts_with("\"ingress/web\" is not KIND/NAME; the kinds are deployment, "), "{unknown}");
+    });
+}
+
+/// `--all-failing` shows what does not get better by itself, and nothing else.
+#[test]
+fn all_failing_objects_are_found() {
+    in_virtual_time(async {
+        let world = World::new(&[]).await;
+        let chosen = [
+            "An ordinal behind a broken Pod",
+            "A suspended Job",
+            "A Service whose selector matches no Pod",
+            "A CronJob between two runs",
+        ];
+        for situation in situations::all().unwrap().iter().filter(|each| chosen.contains(&each.title.as_str())) {
+            situation.build(&world.sandbox, &world.nodes, &world.clock).await.unwrap();
+        }
+        let names = |answers: Vec<Answer>| -> Vec<String> {
+            answers
+                .into_iter()
+                .map(|answer| format!("{} {}/{}", answer.namespace, answer.tree.kind, answer.tree.name))
+                .collect()
+        };
+        let one =
+            why::explain_failing(&world.reader(e2e::sandbox::ADMIN, Some(NAMESPACE)), &world.clock, Some(NAMESPACE))
+                .await;
+        let all = why::explain_failing(&world.reader(e2e::sandbox::ADMIN, None), &world.clock, None).await;
+        let failing = ["shop StatefulSet/web", "shop Service/web"];
+        assert_eq!(
+            (names(one), names(all)),
+            (failing.map(str::to_owned).to_vec(), failing.map(str::to_owned).to_vec())
+        );
+    });
+}
