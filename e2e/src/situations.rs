@@ -5,14 +5,26 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use common::clock::Clock;
+use http::{Method, Request, header};
 use sandbox::nodes::Nodes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::sandbox::{Refused, Sandbox};
-
-/// The namespace of every situation.
+/// The usual namespace of situations.
 pub const NAMESPACE: &str = "shop";
+
+/// Where a situation is built: a cluster, and a namespace that exists.
+#[derive(Clone)]
+pub struct Place<'a> {
+    /// A client with all rights.
+    pub client: kube::Client,
+    /// The namespace of the objects.
+    pub namespace: &'a str,
+    /// The nodes of the cluster.
+    pub nodes: &'a Nodes,
+    /// The time of the cluster.
+    pub clock: &'a Clock,
+}
 
 /// One stuck object, and how it comes about.
 #[derive(Clone, Debug, Deserialize)]
@@ -33,7 +45,7 @@ pub struct Situation {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Step {
-    /// An object to apply. Without `metadata.namespace` it is in the namespace of the situations.
+    /// An object to apply. Without `metadata.namespace` it is in the namespace of the place.
     apply: Option<Value>,
     /// A workload to apply, of which only what matters is said.
     workload: Option<Workload>,
@@ -151,77 +163,129 @@ impl Situation {
     ///
     /// # Errors
     /// If the API server refuses a step.
-    pub async fn build(&self, sandbox: &Sandbox, nodes: &Nodes, clock: &Clock) -> Result<(), Refused> {
+    pub async fn build(&self, place: &Place<'_>) -> Result<(), kube::Error> {
         for step in &self.steps {
-            step.take(sandbox, nodes, clock).await?;
+            step.take(place).await?;
         }
         Ok(())
+    }
+
+    /// Whether other situations may be built beside this one, in a cluster with all its controllers.
+    pub fn is_local(&self) -> bool {
+        self.without.is_empty() && self.steps.iter().all(|step| step.silence.is_none() && !step.is_about_a_node())
+    }
+
+    /// How long it takes to build it.
+    pub fn seconds(&self) -> u64 {
+        self.steps.iter().filter_map(|step| step.wait).sum()
     }
 }
 
 impl Step {
-    async fn take(&self, sandbox: &Sandbox, nodes: &Nodes, clock: &Clock) -> Result<(), Refused> {
+    fn is_about_a_node(&self) -> bool {
+        self.of.as_ref().is_some_and(|of| of.starts_with("nodes/"))
+    }
+
+    async fn take(&self, place: &Place<'_>) -> Result<(), kube::Error> {
         let applied = self.apply.clone().into_iter().chain(self.workload.as_ref().map(Workload::to_object));
         for mut object in applied {
-            if !matches!(object["kind"].as_str(), Some("Namespace" | "Node"))
-                && object["metadata"]["namespace"].is_null()
-            {
-                object["metadata"]["namespace"] = json!(NAMESPACE);
-            }
             let status = object.as_object_mut().and_then(|object| object.remove("status"));
-            let made = sandbox.apply(object).await?;
+            let made = place.apply(object).await?;
             if let Some(status) = status {
-                let (resource, name) = (resource_of(&made), made["metadata"]["name"].as_str().unwrap_or_default());
-                let namespace = made["metadata"]["namespace"].as_str();
-                sandbox.merge(&resource, namespace, name, Some("status"), json!({"status": status})).await?;
+                place.merge(&made, "/status", &json!({"status": status})).await?;
             }
         }
-        for object in self.chosen(sandbox).await? {
-            let resource = resource_of(&object);
-            let (name, namespace) =
-                (object["metadata"]["name"].as_str().unwrap_or_default(), object["metadata"]["namespace"].as_str());
+        for object in self.chosen(place).await? {
             if let Some(patch) = &self.patch {
-                sandbox.merge(&resource, namespace, name, None, patch.clone()).await?;
+                place.merge(&object, "", patch).await?;
             }
             if let Some(status) = &self.status {
-                sandbox.merge(&resource, namespace, name, Some("status"), json!({"status": status})).await?;
+                place.merge(&object, "/status", &json!({"status": status})).await?;
             }
             if let Some(event) = &self.event {
-                sandbox.create(event.about(&object, clock)).await?;
+                place.create(event.about(&object, place.clock)).await?;
             }
             if self.delete {
-                sandbox.delete(&resource, namespace, name).await?;
+                place.send(Method::DELETE, &place.path_of(&object), "", None).await?;
             }
         }
         if let Some(node) = &self.silence {
             // The names of nodes are those of the situations.
-            drop(nodes.silence(node));
+            drop(place.nodes.silence(node));
         }
         if let Some(seconds) = self.wait {
-            clock.sleep(Duration::from_secs(seconds)).await;
+            place.clock.sleep(Duration::from_secs(seconds)).await;
         }
         Ok(())
     }
 
     /// The objects that the step changes.
-    async fn chosen(&self, sandbox: &Sandbox) -> Result<Vec<Value>, Refused> {
+    async fn chosen(&self, place: &Place<'_>) -> Result<Vec<Value>, kube::Error> {
         let mut out = Vec::new();
         if let Some(app) = &self.pods {
-            let mut pods = sandbox.list("pods", Some(NAMESPACE)).await?;
-            pods.retain(|pod| pod["metadata"]["labels"]["app"] == json!(app));
+            let path = format!("/api/v1/namespaces/{}/pods?labelSelector=app={app}", place.namespace);
+            let list = place.send(Method::GET, &path, "", None).await?;
+            let mut pods = list["items"].as_array().cloned().unwrap_or_default();
             pods.sort_by_key(|pod| pod["metadata"]["name"].as_str().map(str::to_owned));
             pods.truncate(self.count.unwrap_or(usize::MAX));
-            out.extend(pods.into_iter().map(|mut pod| {
+            for mut pod in pods {
                 pod["apiVersion"] = json!("v1");
                 pod["kind"] = json!("Pod");
-                pod
-            }));
+                out.push(pod);
+            }
         }
         if let Some((resource, name)) = self.of.as_deref().and_then(|of| of.split_once('/')) {
-            let namespace = (!matches!(resource, "nodes" | "namespaces")).then_some(NAMESPACE);
-            out.push(sandbox.get(resource, namespace, name).await?);
+            let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+            out.push(
+                place.send(Method::GET, &format!("{}/{name}", place.collection(group, plural, None)), "", None).await?,
+            );
         }
         Ok(out)
+    }
+}
+
+impl Place<'_> {
+    async fn send(&self, method: Method, path: &str, media: &str, body: Option<&Value>) -> Result<Value, kube::Error> {
+        let mut request = Request::builder().method(method).uri(path);
+        if !media.is_empty() {
+            request = request.header(header::CONTENT_TYPE, media);
+        }
+        let body = body.map(Value::to_string).unwrap_or_default().into_bytes();
+        self.client.request(request.body(body).map_err(kube::Error::HttpError)?).await
+    }
+
+    async fn apply(&self, object: Value) -> Result<Value, kube::Error> {
+        let path = format!("{}?fieldManager=user&force=true", self.path_of(&object));
+        self.send(Method::PATCH, &path, "application/apply-patch+yaml", Some(&object)).await
+    }
+
+    async fn create(&self, object: Value) -> Result<Value, kube::Error> {
+        let path = self.path_of(&object);
+        let collection = path.rsplit_once('/').map_or(path.as_str(), |(collection, _)| collection);
+        self.send(Method::POST, collection, "application/json", Some(&object)).await
+    }
+
+    async fn merge(&self, object: &Value, part: &str, patch: &Value) -> Result<Value, kube::Error> {
+        let path = format!("{}{part}", self.path_of(object));
+        self.send(Method::PATCH, &path, "application/merge-patch+json", Some(patch)).await
+    }
+
+    /// The path of a list. All resources of the situations have the version v1.
+    fn collection(&self, group: &str, plural: &str, namespace: Option<&str>) -> String {
+        let root = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/v1") };
+        match plural {
+            "nodes" | "namespaces" => format!("{root}/{plural}"),
+            _ => format!("{root}/namespaces/{}/{plural}", namespace.unwrap_or(self.namespace)),
+        }
+    }
+
+    fn path_of(&self, object: &Value) -> String {
+        let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
+        let group =
+            object["apiVersion"].as_str().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group);
+        let metadata = &object["metadata"];
+        let name = metadata["name"].as_str().unwrap_or_default();
+        format!("{}/{name}", self.collection(group, &format!("{kind}s"), metadata["namespace"].as_str()))
     }
 }
 
@@ -239,15 +303,5 @@ impl EventText {
             "reason": self.reason, "message": self.message, "type": self.kind, "count": 1,
             "source": {"component": self.by}, "firstTimestamp": now, "lastTimestamp": now,
         })
-    }
-}
-
-/// The resource of an object, as the sandbox names it: `deployments.apps`.
-fn resource_of(object: &Value) -> String {
-    let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
-    let plural = if kind.ends_with("class") { format!("{kind}es") } else { format!("{kind}s") };
-    match object["apiVersion"].as_str().unwrap_or_default().split_once('/') {
-        Some((group, _)) => format!("{plural}.{group}"),
-        None => plural,
     }
 }

@@ -10,7 +10,7 @@ use e2e::{
     loops::Loops,
     nodes::Nodes,
     sandbox::Sandbox,
-    situations::{self, NAMESPACE, Situation},
+    situations::{self, NAMESPACE, Place, Situation},
 };
 use kubectl_nonet::why::{self, Target, reader::Reader, tree::Answer};
 use serde_json::{Value, json};
@@ -49,6 +49,11 @@ impl World {
         Reader::with_client(self.sandbox.client(identity), TIMEOUT, namespace)
     }
 
+    fn place(&self) -> Place<'_> {
+        let client = self.sandbox.client(e2e::sandbox::ADMIN);
+        Place { client, namespace: NAMESPACE, nodes: &self.nodes, clock: &self.clock }
+    }
+
     async fn ask(&self, object: &str) -> Answer {
         let target = Target::parse(object).unwrap();
         let reader = self.reader(e2e::sandbox::ADMIN, target.is_namespaced().then_some(NAMESPACE));
@@ -58,7 +63,7 @@ impl World {
 
 async fn explained(situation: &Situation) -> Answer {
     let world = World::new(&situation.without).await;
-    let built = situation.build(&world.sandbox, &world.nodes, &world.clock).await;
+    let built = situation.build(&world.place()).await;
     built.unwrap_or_else(|refused| panic!("{}: {refused}", situation.title));
     world.ask(&situation.ask).await
 }
@@ -206,7 +211,7 @@ fn all_failing_objects_are_found() {
             "A CronJob between two runs",
         ];
         for situation in situations::all().unwrap().iter().filter(|each| chosen.contains(&each.title.as_str())) {
-            situation.build(&world.sandbox, &world.nodes, &world.clock).await.unwrap();
+            situation.build(&world.place()).await.unwrap();
         }
         let names = |answers: Vec<Answer>| -> Vec<String> {
             answers
@@ -224,4 +229,103 @@ fn all_failing_objects_are_found() {
             (failing.map(str::to_owned).to_vec(), failing.map(str::to_owned).to_vec())
         );
     });
+}
+
+/// Replaces what differs between two runs: random ends of names, digits of ages, the namespace, and the addresses of Pods.
+fn without_chance(text: &str, namespace: &str) -> String {
+    let is_random = |end: &str| {
+        end.len() == 5 && end.chars().all(|c| c.is_ascii_digit() || c.is_ascii_lowercase() && !"aeiou".contains(c))
+    };
+    let word = |word: &str| {
+        let (own, rest) = word
+            .split_at(word.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '"').unwrap_or(word.len()));
+        let (bare, quote) = own.strip_suffix('"').map_or((own, ""), |bare| (bare, "\""));
+        match bare.rsplit_once('-') {
+            Some((start, end)) if is_random(end) => format!("{start}-?{quote}{rest}"),
+            _ => word.to_owned(),
+        }
+    };
+    let words: Vec<String> = text.split_whitespace().map(word).collect();
+    words.join(" ").replace(namespace, NAMESPACE)
+}
+
+/// The causes on the page, by title.
+fn causes_on_the_page() -> std::collections::BTreeMap<String, String> {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let sections = page.split("\n## ").skip(1);
+    let cause = |section: &str| {
+        let title = section.lines().next().unwrap_or_default().to_owned();
+        let text = section.rsplit_once("```").map_or("", |(text, _)| text);
+        let begin = text.find("\nCause: ").or_else(|| text.find("\nIt waits for nothing.")).unwrap_or_default();
+        (title, without_chance(&text[begin..], NAMESPACE))
+    };
+    sections.map(cause).collect()
+}
+
+/// On a real API server, with kube-controller-manager and without any program of this project, the same objects get stuck, and the
+/// answer names the same cause.
+#[test]
+fn the_causes_are_the_same_beside_kube_controller_manager() {
+    const TEST: &str = "why::the_causes_are_the_same_beside_kube_controller_manager";
+    let manager = std::env::var_os("KUBEBUILDER_ASSETS")
+        .map(|assets| std::path::Path::new(&assets).join("kube-controller-manager"));
+    let Some(manager) = manager.filter(|manager| manager.is_file()) else {
+        return e2e::skips::note(TEST, Some("KUBEBUILDER_ASSETS has no kube-controller-manager"));
+    };
+    e2e::skips::note(TEST, None);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (count, differences) = runtime.block_on(beside(&manager));
+    assert!(count >= 30, "only {count} situations");
+    assert!(differences.is_empty(), "{} of {count} differ:\n{}", differences.len(), differences.join("\n"));
+}
+
+async fn beside(manager: &std::path::Path) -> (usize, Vec<String>) {
+    let cluster =
+        e2e::cluster::Cluster::builder().kind(e2e::cluster::Kind::Envtest).nodes(Some(Nodes::builder().count(3)));
+    let cluster = cluster.start().await.unwrap();
+    let log = std::fs::File::create(concat!(env!("CARGO_TARGET_TMPDIR"), "/kube-controller-manager.log")).unwrap();
+    let mut running = tokio::process::Command::new(manager)
+        .arg("--kubeconfig")
+        .arg(cluster.kubeconfig())
+        .args(["--leader-elect=false", "--secure-port=0", "--kube-api-qps=200", "--kube-api-burst=400"])
+        .args(["--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20", "--concurrent-job-syncs=20"])
+        .stderr(log)
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let expected = causes_on_the_page();
+    let all = situations::all().unwrap();
+    let chosen: Vec<&Situation> = all.iter().filter(|each| each.is_local() && each.seconds() <= 130).collect();
+    let work = chosen.iter().enumerate().map(|(index, situation)| {
+        let (cluster, expected) = (&cluster, &expected);
+        async move {
+            let namespace = format!("shop{index:03}");
+            let client = cluster.client().clone();
+            let place = Place {
+                client: client.clone(),
+                namespace: &namespace,
+                nodes: cluster.nodes().unwrap(),
+                clock: cluster.clock(),
+            };
+            let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}).to_string();
+            let request = http::Request::post("/api/v1/namespaces").header("content-type", "application/json");
+            client.request::<Value>(request.body(body.into_bytes()).unwrap()).await.unwrap();
+            if let Err(refused) = situation.build(&place).await {
+                return Some(format!("{}: {refused}", situation.title));
+            }
+            let target = Target::parse(&situation.ask).unwrap();
+            let reader = Reader::with_client(client, TIMEOUT, target.is_namespaced().then_some(&*namespace));
+            let answer = match why::explain(&reader, cluster.clock(), &namespace, &target).await {
+                Ok(answer) => answer.to_text(COLUMNS),
+                Err(refused) => return Some(format!("{}: {refused}", situation.title)),
+            };
+            let begin = answer.find("\nCause: ").or_else(|| answer.find("\nIt waits for nothing.")).unwrap_or_default();
+            let (found, wanted) = (without_chance(&answer[begin..], &namespace), &expected[&situation.title]);
+            (found != *wanted).then(|| format!("## {}\n- {wanted}\n+ {found}\n{answer}", situation.title))
+        }
+    });
+    let differences = futures::future::join_all(work).await.into_iter().flatten().collect();
+    drop(running.start_kill());
+    cluster.stop().await;
+    (chosen.len(), differences)
 }
