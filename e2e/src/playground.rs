@@ -24,12 +24,14 @@ mod plain;
 mod processes;
 mod rollout;
 mod show;
+mod stuck;
 mod svg;
 mod workloads;
 mod world;
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
+    path::Path,
     process::ExitCode,
     time::Duration,
 };
@@ -74,6 +76,9 @@ enum Error {
     /// A call of the operating system failed.
     #[error("{0}: {1}")]
     Io(&'static str, io::Error),
+    /// The objects of `--stuck` cannot be made.
+    #[error("--stuck: {0}")]
+    Stuck(String),
     /// The example did not complete, or a limit was not kept.
     #[error("{0}")]
     Failed(String),
@@ -87,6 +92,11 @@ impl From<cluster::Error> for Error {
 
 /// Runs the playground with the command line of this process.
 pub fn main() -> ExitCode {
+    // A user of `playground --stuck` has started this program as the kubectl plug-in.
+    let mut arguments = std::env::args_os().peekable();
+    if arguments.peek().is_some_and(|name| Path::new(name).ends_with(stuck::PLUG_IN)) {
+        return kubectl_nonet::command::main(arguments);
+    }
     // A playground, or a user, has started this program as one of the controllers.
     if let Some(ended) = controllers::main() {
         return ended;
@@ -139,7 +149,7 @@ async fn run(flags: &Flags) -> Result<(), Error> {
     let mut signals = Signals::new()?;
     let chosen = flags.chosen().map_err(Error::Flags)?;
     let is_server_alone = flags.bare && flags.nodes() == 0 && chosen.is_empty();
-    let live = !flags.plain && !flags.exit_when_done && !is_server_alone;
+    let live = !flags.plain && !flags.exit_when_done && !flags.stuck && !is_server_alone;
     let live = live && io::stdout().is_terminal() && io::stdin().is_terminal();
     if !live {
         common::logging::install_log(common::logging::LogSettings::default());
@@ -151,6 +161,17 @@ async fn run(flags: &Flags) -> Result<(), Error> {
         signals.next().await;
         ground.shutdown().await;
         return Ok(());
+    }
+    if flags.stuck {
+        ground.start_nodes(flags.nodes()).await;
+        let processes = ground.start_controllers(&chosen, flags.rbac).await?;
+        let shown = tokio::select! {
+            shown = stuck::show(&ground) => shown,
+            () = signals.next() => Ok(()),
+        };
+        processes.stop().await;
+        ground.shutdown().await;
+        return shown;
     }
     let writes = ground.sandbox.writes().subscribe();
     ground.start_nodes(flags.nodes()).await;

@@ -34,6 +34,8 @@ pub struct Situation {
     pub title: String,
     /// The object of the question: `deployment/web`.
     pub ask: String,
+    /// The namespace in which the playground builds it; the playground leaves it out without one.
+    pub namespace: Option<String>,
     /// Controllers that do not run.
     #[serde(default)]
     pub without: Vec<String>,

@@ -84,7 +84,7 @@ fn the_page_shows_the_answer_to_every_situation() {
         let namespace = if answer.namespace.is_empty() { String::new() } else { format!(" -n {NAMESPACE}") };
         let _ =
             writeln!(found, "## {}\n\n```console\n$ kubectl nonet why {}{namespace}", situation.title, situation.ask);
-        let _ = writeln!(found, "{}```\n", answer.to_text(COLUMNS));
+        let _ = writeln!(found, "{}```\n", answer.to_text(COLUMNS, false));
     }
     let found = format!("{}\n", found.trim_end());
     if found != shown {
@@ -138,12 +138,12 @@ fn thousands_of_pods_cost_one_list_and_one_line() {
         sandbox.requests().clear();
         let reader = Reader::with_client(sandbox.client("user"), TIMEOUT, Some(NAMESPACE));
         let answer = why::explain(&reader, &clock, NAMESPACE, &Target::parse("deploy/web").unwrap()).await.unwrap();
-        let text = answer.to_text(COLUMNS);
+        let text = answer.to_text(COLUMNS, false);
         assert!(text.contains("Pod web-00000 on node-1 and 4,999 others alike"), "{text}");
         // Deployments, ReplicaSets, Pods, Events, Nodes, and the Leases, because nothing has observed the Deployment.
         assert_eq!(reader.request_count(), 6);
         assert!(text.lines().count() < 40, "{text}");
-        let narrow = answer.to_text(60);
+        let narrow = answer.to_text(60, false);
         assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
     });
 }
@@ -184,7 +184,7 @@ fn half_the_rights_give_half_the_answer() {
             why::explain(&reader, &clock, NAMESPACE, &Target::parse(object).unwrap()).await
         };
         let answer = ask("dev", "deployment/web").await.unwrap();
-        let text = answer.to_text(COLUMNS);
+        let text = answer.to_text(COLUMNS, false);
         assert!(text.contains("Cause: Deployment web is paused"), "{text}");
         assert!(text.contains("not read: events: "), "{text}");
         let refused = ask("stranger", "deployment/web").await.unwrap_err().to_string();
@@ -316,7 +316,7 @@ async fn beside(manager: &std::path::Path) -> (usize, Vec<String>) {
             let target = Target::parse(&situation.ask).unwrap();
             let reader = Reader::with_client(client, TIMEOUT, target.is_namespaced().then_some(&*namespace));
             let answer = match why::explain(&reader, cluster.clock(), &namespace, &target).await {
-                Ok(answer) => answer.to_text(COLUMNS),
+                Ok(answer) => answer.to_text(COLUMNS, false),
                 Err(refused) => return Some(format!("{}: {refused}", situation.title)),
             };
             let begin = answer.find("\nCause: ").or_else(|| answer.find("\nIt waits for nothing.")).unwrap_or_default();

@@ -4,6 +4,7 @@ use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode, time:
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use common::{built_in_flags::ControllersFlag, clock::Clock};
+use serde_json::json;
 
 use crate::{
     check::{self, PlannedOperation},
@@ -107,8 +108,8 @@ enum Command {
 #[derive(Args, Debug)]
 struct Why {
     /// The object, for example deployment/web, sts/db, pod/web-0, node/worker-1
-    #[arg(value_name = "KIND/NAME", required_unless_present = "all_failing", conflicts_with = "all_failing")]
-    object: Option<String>,
+    #[arg(value_name = "KIND/NAME", num_args = 1..=2, required_unless_present = "all_failing", conflicts_with = "all_failing")]
+    object: Vec<String>,
     /// Explain all objects of the namespace that do not work and do not get better by themselves
     #[arg(long)]
     all_failing: bool,
@@ -206,7 +207,7 @@ struct ServerOptions {
 enum Output {
     /// Lines of text
     Text,
-    /// One JSON object with a summary and all findings
+    /// One JSON value
     Json,
 }
 
@@ -271,7 +272,11 @@ async fn open(server: &ServerOptions) -> Result<Connection, String> {
 
 /// Explains an object, or all that fail; with `--watch` again whenever the answer changes.
 async fn explain(options: &Why, out: &mut impl std::io::Write) -> Result<u8, String> {
-    let target = options.object.as_deref().map(Target::parse).transpose().map_err(|why| why.to_string())?;
+    // `KIND NAME` is usual with kubectl, too.
+    let target = match options.object.as_slice() {
+        [] => None,
+        words => Some(Target::parse(&words.join("/")).map_err(|why| why.to_string())?),
+    };
     let connection = open(&options.server).await?;
     let default = connection.client.default_namespace().to_owned();
     let namespace = options.namespace.clone().unwrap_or(default);
@@ -292,7 +297,10 @@ async fn explain(options: &Why, out: &mut impl std::io::Write) -> Result<u8, Str
         };
         let answers = with_progress(&clock, Box::pin(asking)).await.map_err(|why| why.to_string())?;
         let text = match options.output {
-            Output::Json => format!("{}\n", serde_json::to_string_pretty(&answers).map_err(|why| why.to_string())?),
+            Output::Json => {
+                let value = if target.is_some() { json!(answers.first()) } else { json!(answers) };
+                format!("{value:#}\n")
+            }
             Output::Text => answers_to_text(&answers, target.is_none(), &reader),
         };
         let waits = answers.iter().any(|answer| answer.cause.is_some());
@@ -313,7 +321,7 @@ async fn explain(options: &Why, out: &mut impl std::io::Write) -> Result<u8, Str
 
 fn answers_to_text(answers: &[Answer], are_all: bool, reader: &Reader) -> String {
     let width = terminal_size::terminal_size().map_or(usize::MAX, |(width, _)| usize::from(width.0));
-    let texts: Vec<String> = answers.iter().map(|answer| answer.to_text(width)).collect();
+    let texts: Vec<String> = answers.iter().map(|answer| answer.to_text(width, are_all)).collect();
     if !are_all {
         return texts.concat();
     }

@@ -180,9 +180,10 @@ pub async fn explain_failing(reader: &Arc<Reader>, clock: &Clock, namespace: Opt
     for (namespace, target) in targets {
         let (reader, events, loops) = (Arc::clone(reader), Arc::clone(&events), Arc::clone(&loops));
         let scope = Scope { reader, namespace, now: clock.now(), events, loops };
-        // An object that is gone meanwhile does not fail any more.
+        // An object that is gone meanwhile does not fail any more. A cause is shown at the first object that has it.
         if let Ok(answer) = answer(&scope, &target).await
             && answer.cause.as_ref().is_some_and(|cause| cause.weight <= Weight::Fails)
+            && answers.iter().all(|known: &Answer| known.namespace != answer.namespace || known.cause != answer.cause)
         {
             answers.push(answer);
         }

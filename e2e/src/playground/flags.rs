@@ -29,6 +29,9 @@ pub(super) struct Flags {
     /// Start without the example, and only with the nodes and controllers that --nodes and --controllers ask for
     #[arg(long)]
     pub(super) bare: bool,
+    /// Start objects that are stuck, in place of the example, and print the command that explains each
+    #[arg(long, conflicts_with_all = ["bare", "exit_when_done", "svg"])]
+    pub(super) stuck: bool,
     /// Number of nodes, at most 5000 [default: 6; 0 with --bare]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=5000))]
     nodes: Option<u32>,

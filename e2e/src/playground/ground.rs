@@ -21,12 +21,12 @@ use crate::{
 
 /// The parts of the cluster, in the order in which they are dropped.
 pub(super) struct Ground {
-    nodes: Option<Nodes>,
+    pub(super) nodes: Option<Nodes>,
     protection: Protection,
     pub(super) kubeconfig: KubeconfigFile,
     pub(super) server: Server,
     pub(super) sandbox: Sandbox,
-    directory: Directory,
+    pub(super) directory: Directory,
     pub(super) clock: Clock,
 }
 

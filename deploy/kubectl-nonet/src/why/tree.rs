@@ -142,8 +142,11 @@ impl Branch {
 
 impl Answer {
     /// Renders the answer as a tree of text, with lines of at most `width` columns.
-    pub fn to_text(&self, width: usize) -> String {
+    pub fn to_text(&self, width: usize, shows_namespace: bool) -> String {
         let mut out = String::new();
+        if shows_namespace {
+            let _ = write!(out, "{}: ", self.namespace);
+        }
         render(&mut out, &self.tree, "", "", width.max(40));
         for (resource, why) in &self.unread {
             wrap(&mut out, "", "  ", &format!("not read: {resource}: {why}"), width);
