@@ -313,8 +313,12 @@ async fn claims_of(scope: &Scope, pod: &Pod) -> Vec<Branch> {
 fn last_exit(status: &ContainerStatus) -> Option<String> {
     let ended = |state: &k8s_openapi::api::core::v1::ContainerState| state.terminated.clone();
     let exit = status.state.as_ref().and_then(ended).or_else(|| status.last_state.as_ref().and_then(ended))?;
-    let reason = exit.reason.filter(|reason| reason != "Error" && reason != "Completed");
-    let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+    let message = exit.message.as_deref().map(to_one_line).unwrap_or_default();
+    let reason = match exit.reason.as_deref() {
+        None | Some("Error" | "Completed") => String::new(),
+        Some(reason @ ("StartError" | "ContainerCannotRun")) => format!(" ({reason}: {message})"),
+        Some(reason) => format!(" ({reason})"),
+    };
     Some(format!("container {} exited with {}{reason}", status.name, exit.exit_code))
 }
 
@@ -398,12 +402,16 @@ fn container_line(
             | "ErrImageNeverPull"
             | "ImageInspectError"
             | "RegistryUnavailable" => {
-                branch.say(source, format!("{kind} {called}: image {}: {said}", container.image));
+                // The kubelet repeats the error of the attempt while it waits for the next one.
+                let error = message.split_once("ErrImagePull: ").map_or(message.as_str(), |(_, error)| error);
+                branch.say(source, format!("{kind} {called}: image {}: {error}", container.image));
+                let end = error.rsplit(": ").next().filter(|_| error.contains(": ")).map(|end| format!(": {end}"));
                 let remedy = format!(
                     "correct the image or the pull secret in the template, or push the image {}",
                     container.image
                 );
-                branch.blame(Weight::Fails, format!("the image {} cannot be pulled", container.image), [remedy]);
+                let text = format!("the image {} cannot be pulled{}", container.image, end.unwrap_or_default());
+                branch.blame(Weight::Fails, text, [remedy]);
             }
             "CrashLoopBackOff" => {
                 let exit = last_exit(container).unwrap_or_else(|| format!("container {called} ended"));
