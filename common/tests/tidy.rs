@@ -99,7 +99,18 @@ const ASYNC_OR_IO: &[&str] = &[
 
 /// The crate of the kubectl plug-in, which checks a cluster in the pure modules [`PURE_IN_PLUGIN`].
 const PLUGIN_CRATE: &str = "deploy/kubectl-nonet";
-const PURE_IN_PLUGIN: &[&str] = &["check", "controllers", "facts", "finding", "manager_flags", "render"];
+const PURE_IN_PLUGIN: &[&str] = &[
+    "check",
+    "controllers",
+    "facts",
+    "finding",
+    "manager_flags",
+    "plan/files",
+    "plan/live",
+    "plan/render",
+    "plan/steps",
+    "render",
+];
 
 /// The only file that may read the machine's clock or use randomness.
 const CLOCK_FILE: &str = "common/platform/src/clock.rs";
@@ -393,8 +404,13 @@ fn allowed_dependencies(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
         "sandbox" => (only(&["common", "test-features"]), only(&[])),
         "simulation" => (without("e2e"), only(&[])),
         "e2e" => (without("simulation"), only(&[])),
-        // The controllers decide in the plug-in, too.
-        "kubectl-nonet" => (all().filter(|known| known == "common" || known.ends_with("-controller")).collect(), only(&["sandbox"])),
+        // It runs the controllers: `why` and `plan`.
+        "kubectl-nonet" => (
+            all()
+                .filter(|name| name.ends_with("-controller") || ["common", "sandbox"].contains(&name.as_str()))
+                .collect(),
+            only(&[]),
+        ),
         _ => (only(&["common"]), only(&["sandbox"])),
     }
 }

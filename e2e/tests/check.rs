@@ -4,9 +4,12 @@
 
 use std::{collections::BTreeMap, fs};
 
-use common::built_in_flags::ControllersFlag;
+use common::{app::ProgramDefinition, built_in_flags::ControllersFlag};
 use e2e::controllers;
-use kubectl_nonet::controllers::{ALL, AccessRight, controller_of_loop};
+use kubectl_nonet::{
+    controllers::{ALL, AccessRight, controller_of_loop},
+    plan::PROGRAMS,
+};
 use serde_json::Value;
 
 #[test]
@@ -15,6 +18,12 @@ fn the_plugin_knows_every_controller_and_its_loops() {
     let real: BTreeMap<&str, Vec<&str>> =
         controllers::ALL.iter().map(|real| (real.name, real.loops.iter().map(|each| each.name).collect())).collect();
     assert_eq!(known, real);
+}
+
+#[test]
+fn a_plan_runs_every_controller() {
+    let names = |all: &[&ProgramDefinition]| all.iter().map(|each| each.name).collect::<Vec<_>>();
+    assert_eq!(names(&PROGRAMS), names(controllers::ALL));
 }
 
 #[test]

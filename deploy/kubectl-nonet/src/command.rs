@@ -1,6 +1,12 @@
 //! The command line and the exit codes.
 
-use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    ffi::OsString,
+    io::{Read as _, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use common::{built_in_flags::ControllersFlag, clock::Clock};
@@ -14,6 +20,7 @@ use crate::{
     finding,
     gather::{self, GatherOptions},
     hand_over::{self, ReleaseOptions},
+    plan::{self, files},
     render,
     why::{self, Target, reader::Reader, tree::Answer},
 };
@@ -61,11 +68,22 @@ const WATCH_PERIOD: Duration = Duration::from_secs(2);
 /// After this time without an answer, `why` says that it waits for the API server.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
 
+/// Text that `--help` and `-h` of `plan` print after the flags.
+const AFTER_PLAN_HELP: &str = "\
+Exit codes:
+  0  planned, also if something still waits at the end
+  1  the server would reject an object
+  2  wrong usage, no usable file or kubeconfig, no connection, or a missing right
+
+The command writes nothing. It needs list on the objects that controllers read in the namespaces of the files, and on Nodes.
+Admission webhooks, LimitRanges, autoscalers, custom resources, and the CPU and memory of nodes are not simulated.";
+
 /// How many seconds a release waits for leaders. A standby that does not know when the last leader ended leaves the Lease to that
 /// leader for 15 seconds.
 const SECONDS_TO_LEAD: u32 = 30;
 
-/// Explains what an object waits for, on any cluster. Checks Nonet in the cluster of your kubeconfig, and releases or holds its Leases.
+/// Explains what an object waits for, and predicts what controllers do, on any cluster. Checks Nonet in the cluster of your
+/// kubeconfig, and releases or holds its Leases.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-nonet", bin_name = "kubectl nonet", version, max_term_width = 120)]
 struct Cli {
@@ -103,6 +121,34 @@ enum Command {
     /// leads until the Lease is released.
     #[command(after_help = AFTER_CHANGE_HELP, after_long_help = AFTER_CHANGE_HELP)]
     Hold(Hold),
+    /// Predict what the controllers do if files are applied
+    ///
+    /// Reads the live objects, applies the files to a simulated copy as `kubectl apply` does, and runs the controllers of Nonet
+    /// on the copy for the simulated time `--for`. New Pods become ready after `--ready-after`, and deleted Pods end at once.
+    /// Existing Pods and Nodes keep their state. Each line has the time, the object, and what happens to it.
+    #[command(after_help = AFTER_PLAN_HELP, after_long_help = AFTER_PLAN_HELP)]
+    Plan(Plan),
+}
+
+#[derive(Args, Debug)]
+struct Plan {
+    /// File with objects in YAML or JSON, or `-` for the standard input
+    #[arg(short, long = "filename", value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Namespace of objects that name none [default: that of the context]
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    /// Length of the simulated time
+    #[arg(long = "for", value_name = "DURATION", default_value = "10m", value_parser = common::duration::parse)]
+    duration: Duration,
+    /// Time until a new Pod becomes ready
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = common::duration::parse)]
+    ready_after: Duration,
+    /// Format of the output
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: Output,
+    #[command(flatten)]
+    server: ServerOptions,
 }
 
 #[derive(Args, Debug)]
@@ -262,6 +308,7 @@ async fn run(command: Command) -> Result<u8, String> {
             let (connection, facts) = gather(hold.cluster, None, false).await?;
             Ok(u8::from(!hand_over::hold(&connection, &facts, &hold.controllers.names, &mut out).await))
         }
+        Command::Plan(plan) => print_plan(plan, &mut out).await,
     }
 }
 
@@ -346,6 +393,46 @@ async fn with_progress<T>(clock: &Clock, answer: impl Future<Output = T>) -> T {
             }
         }
     }
+}
+
+/// Reads the files and the live objects that concern them, prints the prediction, and returns the exit code.
+async fn print_plan(plan: Plan, out: &mut impl Write) -> Result<u8, String> {
+    let mut texts = Vec::new();
+    for path in &plan.files {
+        let mut text = String::new();
+        let result = if path.as_os_str() == "-" {
+            std::io::stdin().read_to_string(&mut text).map(drop)
+        } else {
+            std::fs::read_to_string(path).map(|content| text = content)
+        };
+        result.map_err(|why| format!("cannot read {}: {why}", path.display()))?;
+        texts.push((path.display().to_string(), text));
+    }
+    let connection = open(&plan.server).await?;
+    let namespace = plan.namespace.as_deref().unwrap_or(connection.client.default_namespace());
+    let mut given = Vec::new();
+    for (file, text) in texts {
+        given.extend(files::parse(&file, &text, namespace).map_err(|why| why.to_string())?);
+    }
+    let live = plan::read::read(&connection, &given, namespace).await?;
+    let (duration, ready_after) = (plan.duration, plan.ready_after);
+    let options = plan::Options { start: Clock::system().now(), duration, ready_after };
+    let prediction = tokio::task::spawn_blocking(move || plan::predict(live, given, options)).await;
+    let prediction = match prediction.map_err(|why| why.to_string())? {
+        Ok(prediction) => prediction,
+        Err(why @ plan::Error::Rejected { .. }) => {
+            drop(writeln!(std::io::stderr(), "error: {why}"));
+            return Ok(1);
+        }
+        Err(why) => return Err(why.to_string()),
+    };
+    let text = match plan.output {
+        Output::Text => plan::render::to_text(&prediction),
+        Output::Json => plan::render::to_json(&prediction),
+    };
+    // It is no error if a reader closes the pipe before all output is written.
+    drop(out.write_all(text.as_bytes()));
+    Ok(0)
 }
 
 /// Connects to the cluster, and reads the facts about it.

@@ -1,5 +1,5 @@
-//! `kubectl nonet` explains what an object waits for, on any cluster. It checks a cluster that runs Nonet, or that is to run Nonet,
-//! and releases or holds the Leases of Nonet.
+//! `kubectl nonet` explains what an object waits for, and predicts what controllers do, on any cluster. It checks a cluster that
+//! runs Nonet, or that is to run Nonet, and releases or holds the Leases of Nonet.
 //!
 //! # What it promises
 //!
@@ -8,6 +8,8 @@
 //!
 //! `release` and `hold` patch the holders of Leases, and write nothing else. A release that would start a second writer, or
 //! that cannot exclude a second writer, writes nothing.
+//!
+//! `plan` writes nothing. It predicts on a simulated copy of the objects that the caller may read.
 //!
 //! ```text
 //! kubeconfig ──► connection ──► gather ──► Facts ──► check ──► findings ──► render ──► stdout
@@ -24,6 +26,7 @@
 //! | check | [`check`] turns facts into [`finding`]s; [`controllers`] of Nonet, [`manager_flags`] of kube-controller-manager |
 //! | release and hold | [`hand_over`] patches the Leases that the facts select |
 //! | explanations | [`why`] an object makes no progress |
+//! | plan | [`plan`] runs the loops of all controllers on a simulated copy of the live objects |
 //! | output | [`render`] as text or JSON |
 
 pub mod check;
@@ -35,5 +38,6 @@ pub mod finding;
 pub mod gather;
 pub mod hand_over;
 pub mod manager_flags;
+pub mod plan;
 pub mod render;
 pub mod why;

@@ -26,7 +26,8 @@
 //! - [`Sandbox::writes`]: every accepted write in order, with its writer and the object before and after;
 //! - [`Sandbox::requests`]: the number of requests by client and kind of request;
 //! - [`Sandbox::compact`]: discards the history, so that watches and pages expire;
-//! - [`Sandbox::backup`], [`Sandbox::restore`]: loses the latest changes, as a restore of etcd does.
+//! - [`Sandbox::backup`], [`Sandbox::restore`]: loses the latest changes, as a restore of etcd does;
+//! - [`Sandbox::load`]: objects of another server, as they are.
 //!
 //! # What it simulates besides the API server
 //! The sandbox acts as the namespace controller: it removes the content of a deleted namespace, then the namespace. It also
@@ -109,7 +110,7 @@ pub use self::{
 };
 use self::{
     core::{Core, Setup},
-    resource::Resource,
+    resource::{Key, Resource},
 };
 
 /// A running API server in memory. Cheap to clone; clones are the same server.
@@ -314,6 +315,19 @@ impl Sandbox {
     /// passed these versions. A real restore ends all connections as well: [`Faults::go_down_for`].
     pub fn restore(&self, backup: &Backup) {
         self.core.store.lock().restore(backup);
+    }
+
+    /// Stores objects as another server has them, with their UIDs, versions, times and statuses: no admission, no validation, no
+    /// events, and no entries in [`Sandbox::writes`]. An object in a namespace names it.
+    pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> Result<(), Refused> {
+        for mut object in objects {
+            let (resource, _) = self.path_of(&object)?;
+            let namespace = Some(object::meta(&object, "namespace")).filter(|_| resource.namespaced);
+            let key = Key::new(namespace, object::meta(&object, "name"));
+            resource.to_stored(&mut object);
+            self.core.store.lock().load(&resource.table, key, object);
+        }
+        Ok(())
     }
 
     /// The bearer token by which a client over TCP is known as `identity`.

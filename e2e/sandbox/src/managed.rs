@@ -128,6 +128,13 @@ fn find<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
     })
 }
 
+/// Whether a field is the key of its element of a list. It is removed with the element.
+fn is_key(path: &[String]) -> bool {
+    let [.., element, field] = path else { return false };
+    let key = element.strip_prefix("k:").and_then(|key| serde_json::from_str::<Value>(key).ok());
+    key.zip(field.strip_prefix("f:")).is_some_and(|(key, field)| key.get(field).is_some())
+}
+
 /// Removes a field, and the maps that held nothing else.
 fn remove(object: &mut Value, path: &[String]) {
     let Some((step, rest)) = path.split_first() else { return };
@@ -343,7 +350,7 @@ impl Applied<'_> {
         // Deeper fields first, so that an element goes when nothing in it is owned any more.
         let mut gone: Vec<&Path> = gone.collect();
         gone.sort_by_key(|path| std::cmp::Reverse(path.len()));
-        for path in gone {
+        for path in gone.into_iter().filter(|path| !is_key(path)) {
             let owned = |fields: &Fields| fields.iter().any(|other| other.starts_with(path));
             if !owned(&wanted) && !managers.iter().any(|m| owned(&m.fields)) {
                 remove(&mut new, path);
@@ -405,6 +412,17 @@ mod tests {
     use serde_json::json;
 
     use super::super::Sandbox;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_element_that_is_no_longer_applied_is_removed_with_its_key() {
+        let sandbox = Sandbox::builder().build();
+        let service =
+            |ports| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": ports}});
+        sandbox.apply(service(json!([{"name": "a", "port": 80}, {"name": "b", "port": 81}]))).await.unwrap();
+        let applied = sandbox.apply(service(json!([{"name": "a", "port": 80}]))).await.unwrap();
+        let left = json!([{"name": "a", "port": 80, "protocol": "TCP", "targetPort": 80}]);
+        assert_eq!(applied["spec"]["ports"], left);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn ordinary_writes_are_remembered_and_stand_in_the_way_of_an_apply() {

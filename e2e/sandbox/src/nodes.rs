@@ -78,6 +78,8 @@ pub use waits::{WaitCounts, Waits};
 #[derive(Clone, Debug)]
 pub struct Builder {
     count: u32,
+    existing: Vec<String>,
+    ready_after: Duration,
     prefix: String,
     settings: heartbeat::Settings,
     schedules: bool,
@@ -89,6 +91,21 @@ impl Builder {
     #[must_use]
     pub fn count(mut self, count: u32) -> Self {
         self.count = count;
+        self
+    }
+
+    /// Runs the Pods of these Nodes, too, which exist and are not reported: they keep their status and need no Lease. A Pod that
+    /// has started on one of them before keeps its status until it is deleted.
+    #[must_use]
+    pub fn existing(mut self, names: Vec<String>) -> Self {
+        self.existing = names;
+        self
+    }
+
+    /// The time from running to ready of Pods whose script does not state it.
+    #[must_use]
+    pub fn ready_after(mut self, time: Duration) -> Self {
+        self.ready_after = time;
         self
     }
 
@@ -145,7 +162,8 @@ impl Builder {
         let registered = watch::Sender::new(0);
         let zones = self.settings.zones;
         let (scheduler_waits, kubelet_waits) = (Waits::default(), Waits::default());
-        let kubelets = kubelet::Kubelets::new(api("kubelet"), self.is_dual_stack, kubelet_waits.clone());
+        let kubelets =
+            kubelet::Kubelets::new(api("kubelet"), self.is_dual_stack, self.ready_after, kubelet_waits.clone());
         let mut tasks = vec![
             tokio::spawn(kubelets.run(from_kubelets)),
             tokio::spawn(
@@ -176,6 +194,9 @@ impl Builder {
             kubelet_waits,
             keeper,
         };
+        for name in self.existing {
+            this.take_over(name);
+        }
         for _ in 0..self.count {
             this.add();
         }
@@ -258,7 +279,15 @@ impl Nodes {
     /// Nodes as they usually are.
     pub fn builder() -> Builder {
         let settings = heartbeat::Settings { every: Some(Duration::from_secs(10)), keep_taint: false, zones: 3 };
-        Builder { count: 6, prefix: "node".to_owned(), settings, schedules: true, is_dual_stack: false }
+        Builder {
+            count: 6,
+            existing: Vec::new(),
+            ready_after: Duration::ZERO,
+            prefix: "node".to_owned(),
+            settings,
+            schedules: true,
+            is_dual_stack: false,
+        }
     }
 
     /// Waits until every node is registered and the Pods that were there before are known.
@@ -307,6 +336,16 @@ impl Nodes {
         let _ = self.to_kubelets.send(kubelet::News::Node(Arc::clone(&shared), kubelet::Power::Added(index)));
         let _ = self.to_heartbeat.send(heartbeat::News::Add(shared, index));
         name
+    }
+
+    /// Runs the Pods of a Node that exists.
+    fn take_over(&self, name: String) {
+        let mut names = self.names.lock();
+        let shared: Arc<str> = Arc::from(name.as_str());
+        let _ = self.to_kubelets.send(kubelet::News::Node(Arc::clone(&shared), kubelet::Power::TakenOver(names.next)));
+        names.next += 1;
+        names.known.insert(name, shared);
+        self.registered.send_modify(|n| *n += 1);
     }
 
     /// Cuts a node off from the API server: no heartbeat, no status, no Pod is ended. Its Pods run on.

@@ -200,6 +200,17 @@ impl Store {
         self.record(table, Event { change, key: key.clone(), version, before, at })
     }
 
+    /// Stores an object as it is, with the version that it has. Watches do not see it; those from earlier versions expire.
+    pub(super) fn load(&mut self, table: &Arc<str>, key: Key, value: Value) {
+        let rv = meta(&value, "resourceVersion").parse().unwrap_or(self.rv + 1);
+        self.rv = self.rv.max(rv);
+        let slot = self.tables.entry(table.clone()).or_default();
+        slot.objects.insert(key, Arc::new(Version::new(Change::Added, rv, value)));
+        slot.forgotten = self.rv;
+        slot.changes += 1;
+        slot.notify.notify_waiters();
+    }
+
     /// Removes an object; its last state becomes one with the version of the removal.
     pub(super) fn remove(&mut self, table: &Arc<str>, key: &Key, at: Instant) -> Option<Arc<Event>> {
         let before = self.tables.get_mut(table)?.objects.remove(key)?;
@@ -425,6 +436,20 @@ mod tests {
         }
         assert!(first.version.derived.lock().value.is_none());
         assert_eq!(first.version.value()["data"]["a"], "first");
+    }
+
+    #[test]
+    fn a_loaded_object_keeps_its_version_and_later_writes_get_higher_ones() {
+        let (mut store, table, now) = world(10);
+        let mut loaded = map("a", "1");
+        loaded["metadata"]["resourceVersion"] = "700".into();
+        store.load(&table, key("a"), loaded);
+        assert_eq!((store.get(&table, &key("a")).unwrap().rv, store.rv()), (700, 700));
+        assert_eq!((store.reaches(&table, 699), store.reaches(&table, 700)), (Err(Expired(700)), Ok(())));
+        store.load(&table, key("b"), map("b", "1"));
+        assert_eq!(store.put(&table, &key("a"), map("a", "2"), now).version.rv, 702);
+        let names: Vec<_> = store.events_after(&table, 701, 10).unwrap().iter().map(|e| e.key.clone()).collect();
+        assert_eq!(names, [key("a")]);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use http::{Request, StatusCode, header};
 use k8s_openapi::{
-    List, ListableResource, Metadata, api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    ListableResource, Metadata,
+    api::coordination::v1::Lease,
+    apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta},
 };
 use kube::{
     Error, Resource as _,
@@ -34,6 +36,14 @@ impl<K: ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned + Clone 
 struct Version {
     #[serde(rename = "gitVersion")]
     git: String,
+}
+
+/// One page of a list.
+#[derive(Deserialize)]
+struct Page<T> {
+    #[serde(default)]
+    metadata: ListMeta,
+    items: Option<Vec<T>>,
 }
 
 /// Requests to the API server. Without a namespace, they cover the whole cluster.
@@ -71,7 +81,7 @@ impl Connection {
     ) -> FactResult<Option<K>> {
         let path = K::url_path(&(), namespace);
         let query = kube::core::Request::new(&path).get(name, &GetParams::default());
-        self.read::<K, K>("get", namespace, format!("GET {path}/{name}"), query).await
+        self.read(("get", resource::<K>()), namespace, format!("GET {path}/{name}"), query).await
     }
 
     /// Lists the objects that match the selectors, page by page.
@@ -81,18 +91,31 @@ impl Connection {
         labels: &str,
         fields: &str,
     ) -> FactResult<Vec<K>> {
-        let path = K::url_path(&(), namespace);
-        let mut params = ListParams::default().labels(labels).fields(fields).limit(PAGE_SIZE);
+        let params = ListParams::default().labels(labels).fields(fields);
+        // The futures of all lists are part of one future, which would be large.
+        Box::pin(self.list_all(&K::url_path(&(), namespace), resource::<K>(), namespace, params)).await
+    }
+
+    /// Lists the objects at a path, page by page. `resource` has the form that `kubectl auth can-i` takes.
+    pub(crate) async fn list_all<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        resource: &'static str,
+        namespace: Option<&str>,
+        params: ListParams,
+    ) -> FactResult<Vec<T>> {
+        let mut params = params.limit(PAGE_SIZE);
         let mut items = Vec::new();
         loop {
-            let (request, query) = (format!("GET {path}"), kube::core::Request::new(&path).list(&params));
-            let Some(page) = self.read::<K, List<K>>("list", namespace, request.clone(), query).await? else {
+            let (request, query) = (format!("GET {path}"), kube::core::Request::new(path).list(&params));
+            let page = self.read::<Page<T>>(("list", resource), namespace, request.clone(), query).await?;
+            let Some(page) = page else {
                 return Err(FactError::RequestFailed {
                     request,
                     why: "the server does not serve this resource".to_owned(),
                 });
             };
-            items.extend(page.items);
+            items.extend(page.items.into_iter().flatten());
             params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
                 return Ok(items);
@@ -111,7 +134,7 @@ impl Connection {
         let path = Lease::url_path(&(), Some(namespace));
         let params = PatchParams { field_manager: Some("kubectl-nonet".to_owned()), ..PatchParams::default() };
         let query = kube::core::Request::new(&path).patch(name, &params, &Patch::Merge(patch));
-        self.read::<Lease, Lease>("patch", Some(namespace), format!("PATCH {path}/{name}"), query).await
+        self.read(("patch", resource::<Lease>()), Some(namespace), format!("PATCH {path}/{name}"), query).await
     }
 
     /// Sends a `SubjectAccessReview`, the only request that is a POST.
@@ -133,9 +156,9 @@ impl Connection {
     }
 
     /// Sends a request, and decodes the answer; `None` for the answers 404 and 409.
-    async fn read<K: ListableKind, T: DeserializeOwned>(
+    async fn read<T: DeserializeOwned>(
         &self,
-        verb: &'static str,
+        (verb, resource): (&'static str, &'static str),
         namespace: Option<&str>,
         request: String,
         query: Result<Request<Vec<u8>>, kube::core::request::Error>,
@@ -146,8 +169,7 @@ impl Connection {
             Ok(answer) => Ok(Some(answer)),
             Err(Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
             Err(Error::Api(status)) if status.code == 403 => {
-                let (resource, namespace) = (resource::<K>(), namespace.map(str::to_owned));
-                Err(FactError::Forbidden { verb, resource, namespace })
+                Err(FactError::Forbidden { verb, resource, namespace: namespace.map(str::to_owned) })
             }
             Err(why) => Err(failed(format_error_with_causes(&why))),
         }

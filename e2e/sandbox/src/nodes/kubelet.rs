@@ -52,6 +52,8 @@ pub(super) enum News {
 pub(super) enum Power {
     /// It exists; the number is its place among all nodes.
     Added(u32),
+    /// The same, and other kubelets have run Pods on it.
+    TakenOver(u32),
     /// It is cut off from the API server; its Pods run on.
     Silent,
     /// It is off: its Pods are lost.
@@ -69,6 +71,8 @@ struct Host {
     talks: bool,
     /// Whether its Pods were lost since it last talked.
     lost: bool,
+    /// Whether Pods that have started before keep their status.
+    keeps: bool,
 }
 
 /// A Pod on one of the nodes.
@@ -77,6 +81,8 @@ struct Tenant {
     address: Ipv4Addr,
     script: Option<Box<Script>>,
     life: Life,
+    /// Whether it keeps its status until it is deleted, as another kubelet has started it.
+    kept: bool,
     /// What the API server was told last.
     told: Option<Shown>,
     request: Request,
@@ -122,11 +128,13 @@ pub(super) struct Kubelets {
     addresses: address::Pool,
     /// Whether Pods have an address of each family.
     is_dual_stack: bool,
+    /// From running to ready, where no script states it.
+    ready_after: Duration,
     waits: Waits,
 }
 
 impl Kubelets {
-    pub(super) fn new(api: Api, is_dual_stack: bool, waits: Waits) -> Self {
+    pub(super) fn new(api: Api, is_dual_stack: bool, ready_after: Duration, waits: Waits) -> Self {
         Self {
             api,
             hosts: BTreeMap::new(),
@@ -137,6 +145,7 @@ impl Kubelets {
             requests: FuturesUnordered::new(),
             addresses: address::Pool::default(),
             is_dual_stack,
+            ready_after,
             waits,
         }
     }
@@ -180,14 +189,15 @@ impl Kubelets {
     }
 
     fn switch(&mut self, name: &Arc<str>, power: Power) {
-        if let Power::Added(index) = power {
-            let host = Host { address: address::host(index), talks: true, lost: false };
+        if let Power::Added(index) | Power::TakenOver(index) = power {
+            let keeps = matches!(power, Power::TakenOver(_));
+            let host = Host { address: address::host(index), talks: true, lost: false, keeps };
             self.hosts.insert(Arc::clone(name), host);
             return;
         }
         let Some(host) = self.hosts.get_mut(name) else { return };
         match power {
-            Power::Added(_) => {}
+            Power::Added(_) | Power::TakenOver(_) => {}
             Power::Silent => host.talks = false,
             Power::Off => {
                 host.talks = false;
@@ -236,12 +246,14 @@ impl Kubelets {
             let due = tenant.is_marked().then(|| tenant.reconciliation.unwrap_or(now.instant + RECONCILIATION));
             tenant.reconciliation = due;
         } else {
-            if !self.hosts.contains_key(&*pod.spec.node_name) {
-                return;
-            }
-            let script = Script::of(&pod, |annotation, value| {
+            let Some(host) = self.hosts.get(&*pod.spec.node_name) else { return };
+            let kept = host.keeps && pod.status.start_time.is_some();
+            let mut script = Script::of(&pod, |annotation, value| {
                 tracing::warn!(pod = %pod.metadata.key(), annotation, value, "Not understood, ignored");
             });
+            if !self.ready_after.is_zero() && script.as_ref().is_none_or(|script| script.ready_after.is_zero()) {
+                script.get_or_insert_default().ready_after = self.ready_after;
+            }
             let life = Life::begin(&pod, script.as_deref(), now);
             let address = self.addresses.take(pod.status.pod_ip.as_deref());
             let told = pod.is_terminal().then(|| Shown::of(&pod, &life));
@@ -250,6 +262,7 @@ impl Kubelets {
                 address,
                 script,
                 life,
+                kept,
                 told,
                 request: Request::None,
                 needed: at,
@@ -292,7 +305,7 @@ impl Kubelets {
             return;
         }
         let talks = self.hosts.get(&*tenant.pod.spec.node_name).is_some_and(|h| h.talks);
-        if !talks {
+        if !talks || (tenant.kept && !tenant.pod.metadata.is_deleting()) {
             return;
         }
         let mut next = tenant.life.advance(&tenant.pod, tenant.script.as_deref(), now);

@@ -1,0 +1,238 @@
+//! What the controllers would do if objects were applied, predicted without a write to the cluster.
+//!
+//! ```text
+//! files ──► parse ───────► given objects ──┐
+//! cluster ──► read ──► LiveState ──────────┴──► predict: sandbox, simulated nodes, all loops ──► steps ──► render
+//! ```
+//!
+//! [`predict`] loads the live objects into an API server in memory, applies the given objects as `kubectl apply` does, and runs the
+//! real loops in simulated time.
+//!
+//! # Assumptions
+//! - A new Pod becomes ready after [`Options::ready_after`], and a deleted Pod ends at once. An existing Pod keeps its status until
+//!   it is deleted.
+//! - Nodes keep their health. CPU, memory and volumes of nodes are not considered.
+//! - There are no admission webhooks, autoscalers, controllers of custom resources, and no other users.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use common::{app::ProgramDefinition, clock::Clock, runtime::LoopDefinition, settings::OperatorSettings};
+use jiff::Timestamp;
+use sandbox::{
+    Refused, Sandbox,
+    kinds::{self, Kind},
+    loops::Loops,
+    nodes::Nodes,
+};
+use serde_json::{Value, json};
+
+use self::{
+    live::{LiveState, is_read},
+    steps::{ObjectName, Record, Step, text},
+};
+use crate::facts::to_one_line;
+
+pub mod files;
+pub mod live;
+pub mod read;
+pub mod render;
+pub mod steps;
+
+/// Identity of the user that applies the objects on the simulated server.
+const USER: &str = "kubectl";
+/// The loop that judges the health of Nodes. It does not run, because the simulated nodes send no heartbeats.
+const NODE_HEALTH_LOOP: &str = "node-lifecycle-controller";
+
+/// Feature gate of the server and of statefulset-controller. With it, the server sets `maxUnavailable` of every StatefulSet.
+const MAX_UNAVAILABLE_GATE: &str = "MaxUnavailableStatefulSet";
+
+/// The programs of the simulated loops.
+pub const PROGRAMS: [&ProgramDefinition; 9] = [
+    &deployment_controller::DEFINITION,
+    &replicaset_controller::DEFINITION,
+    &statefulset_controller::DEFINITION,
+    &daemonset_controller::DEFINITION,
+    &job_controller::DEFINITION,
+    &cronjob_controller::DEFINITION,
+    &endpointslice_controller::DEFINITION,
+    &gc_controller::DEFINITION,
+    &node_lifecycle_controller::DEFINITION,
+];
+
+/// How a plan is computed.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Time of the simulated start.
+    pub start: Timestamp,
+    /// Length of the simulated time.
+    pub duration: Duration,
+    /// Time from the start of a new Pod's containers until it is ready.
+    pub ready_after: Duration,
+}
+
+/// The predicted steps of the controllers.
+#[derive(Debug)]
+pub struct Prediction {
+    /// The options that the prediction was made with.
+    pub options: Options,
+    /// Sentences about objects that are missing in the simulation.
+    pub notes: Vec<String>,
+    /// Steps of the given objects and of the objects that belong to them, in their order.
+    pub steps: Vec<Step>,
+    /// Given objects that still wait at the end, with their reasons.
+    pub waiting: Vec<(ObjectName, Vec<String>)>,
+    /// Number of steps of other objects.
+    pub other_steps: usize,
+}
+
+/// Reasons why there is no prediction.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server would not accept an object.
+    #[error("the server would reject {object}: {why}")]
+    Rejected {
+        /// The rejected object.
+        object: ObjectName,
+        /// Message of the server.
+        why: String,
+    },
+    /// No object has a kind that is simulated.
+    #[error("no object can be simulated: {0}")]
+    NotSimulated(String),
+    /// The runtime of the simulation cannot start.
+    #[error("cannot start the simulation: {0}")]
+    Runtime(#[from] std::io::Error),
+}
+
+/// Returns the built-in kind of an object; `None` for custom resources.
+pub(crate) fn built_in_kind(object: &Value) -> Option<&'static Kind> {
+    let (api_version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    kinds::builtin().iter().find(|known| known.group == group && known.version == version && known.kind == kind)
+}
+
+/// Predicts the steps of the controllers after the given objects are applied to the live ones.
+///
+/// Blocks the thread. Async callers use `spawn_blocking`, because the simulation has a runtime of its own.
+pub fn predict(live: LiveState, given: Vec<Value>, options: Options) -> Result<Prediction, Error> {
+    let (given, unknown): (Vec<Value>, Vec<Value>) =
+        given.into_iter().partition(|object| built_in_kind(object).is_some());
+    let unknown: Vec<String> =
+        unknown.iter().map(|object| format!("{} ({})", ObjectName::of(object), text(object, "/apiVersion"))).collect();
+    if given.is_empty() {
+        return Err(Error::NotSimulated(format!("{}: no built-in kind of Kubernetes 1.36", unknown.join(", "))));
+    }
+    let mut notes = live.notes();
+    notes.extend(unknown.iter().map(|object| format!("{object} is a custom resource and is not simulated")));
+    let unread: Vec<String> =
+        given.iter().filter(|object| !is_read(object)).map(|object| ObjectName::of(object).to_string()).collect();
+    if !unread.is_empty() {
+        notes.push(format!("no controller acts on {}: their changes are not shown", unread.join(", ")));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    let mut prediction = runtime.block_on(simulate(live.into_objects(), given, options))?;
+    prediction.notes = notes;
+    Ok(prediction)
+}
+
+async fn simulate(live: Vec<Value>, given: Vec<Value>, options: Options) -> Result<Prediction, Error> {
+    // The simulated server counts in whole seconds.
+    let start = Timestamp::from_second(options.start.as_second()).unwrap_or(options.start);
+    let clock = Clock::simulated(start, start.as_second().cast_unsigned());
+    let has_max_unavailable = |object: &Value| {
+        text(object, "/kind") == "StatefulSet"
+            && object.pointer("/spec/updateStrategy/rollingUpdate/maxUnavailable").is_some()
+    };
+    let is_gate_on = live.iter().any(has_max_unavailable);
+    let sandbox = Sandbox::builder().clock(clock.clone()).gate(MAX_UNAVAILABLE_GATE, is_gate_on).writes(0).build();
+    for object in &live {
+        // A kind that is not served belongs to a custom resource, and no loop reads it.
+        drop(sandbox.load([object.clone()]));
+    }
+    forget_removed_fields(&sandbox, &live, &given).await;
+    let mut feed = sandbox.writes().subscribe();
+    let mut uids = BTreeSet::new();
+    for object in &given {
+        let applied = sandbox.acting_as(USER).apply(object.clone()).await;
+        let applied = applied.map_err(|Refused { message, .. }| Error::Rejected {
+            object: ObjectName::of(object),
+            why: to_one_line(&message),
+        })?;
+        uids.insert(text(&applied, "/metadata/uid").to_owned());
+    }
+    let nodes = start_nodes(&sandbox, &clock, options.ready_after).await?;
+    nodes.ready().await;
+    let definitions: Vec<LoopDefinition> = PROGRAMS
+        .iter()
+        .flat_map(|program| program.loops)
+        .filter(|each| each.name != NODE_HEALTH_LOOP)
+        .copied()
+        .collect();
+    let settings = OperatorSettings::new().with_feature_gate(MAX_UNAVAILABLE_GATE, is_gate_on);
+    let loops = Loops::start(&sandbox.client("controllers"), &clock, settings, &definitions);
+    clock.sleep(options.duration).await;
+    let mut record = Record::new(start, USER, &live, uids);
+    while let Ok(write) = feed.try_recv() {
+        record.add(&write);
+    }
+    let waiting = given.iter().filter_map(|object| {
+        let reasons = reasons_to_wait(&loops, object).into_iter().map(|reason| record.hide_generated_names(&reason));
+        let reasons: Vec<String> = reasons.collect();
+        (!reasons.is_empty()).then(|| (ObjectName::of(object), reasons))
+    });
+    let waiting = waiting.collect();
+    let (steps, other_steps) = record.into_steps();
+    Ok(Prediction { options, notes: Vec::new(), steps, waiting, other_steps })
+}
+
+/// Makes the user own the fields that `kubectl apply` has applied before, so that the next apply removes those it does not repeat.
+async fn forget_removed_fields(sandbox: &Sandbox, live: &[Value], given: &[Value]) {
+    const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
+    for object in given {
+        let Some(live) = live.iter().find(|live| ObjectName::of(live) == ObjectName::of(object)) else { continue };
+        let Ok(last) = serde_json::from_str::<Value>(text(live, LAST_APPLIED)) else { continue };
+        let mut unowned = live.clone();
+        // With another owner a field would stay, and without any entry all fields would get another owner.
+        unowned["metadata"]["managedFields"] =
+            json!([{"manager": "sandbox", "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": {}}]);
+        // The last configuration may have a version that is no longer served. Then no field is removed.
+        if sandbox.load([unowned]).is_ok() {
+            drop(sandbox.apply(last).await);
+        }
+    }
+}
+
+/// Starts a scheduler, and a kubelet for each Node. Nodes that are not ready do not run Pods.
+async fn start_nodes(sandbox: &Sandbox, clock: &Clock, ready_after: Duration) -> Result<Nodes, Error> {
+    let listed = sandbox.list("nodes", None).await;
+    let listed = listed.map_err(|Refused { message, .. }| Error::NotSimulated(message))?;
+    let name = |node: &Value| text(node, "/metadata/name").to_owned();
+    let builder = Nodes::builder().count(0).existing(listed.iter().map(name).collect()).ready_after(ready_after);
+    let nodes = builder.start(sandbox.client("nodes"), clock.clone());
+    let is_ready =
+        |node: &Value| sandbox::nodes::condition(node, "Ready").is_some_and(|ready| ready["status"] == "True");
+    for node in listed.iter().filter(|node| !is_ready(node)) {
+        drop(nodes.silence(&name(node)));
+    }
+    Ok(nodes)
+}
+
+/// Returns the reasons for which the loop of a workload waits.
+fn reasons_to_wait(loops: &Loops, object: &Value) -> Vec<String> {
+    let name = match text(object, "/kind") {
+        "Deployment" => "deployment-controller",
+        "ReplicaSet" => "replicaset-controller",
+        "ReplicationController" => "replicationcontroller-controller",
+        "StatefulSet" => "statefulset-controller",
+        "DaemonSet" => "daemonset-controller",
+        "Job" => "job-controller",
+        "CronJob" => "cronjob-controller",
+        _ => return Vec::new(),
+    };
+    let key = format!("{}/{}", text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+    let (all, of_key) = (loops.explain(None), loops.explain(Some(&key)));
+    let position = all.as_array().and_then(|all| all.iter().position(|each| each["name"] == name));
+    let explained = position.and_then(|position| of_key.get(position));
+    let waiting = explained.and_then(|explained| explained["waiting"].as_array()).into_iter().flatten();
+    waiting.filter_map(|reason| reason.as_str().map(to_one_line)).collect()
+}
