@@ -271,7 +271,10 @@ fn listen(address: SocketAddr, share_port: bool) -> Result<(TcpListener, SocketA
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.map_err(failed)?;
     // A port can be used again at once after another process has closed it.
     socket.set_reuseaddr(true).map_err(failed)?;
+    #[cfg(unix)]
     socket.set_reuseport(share_port).map_err(failed)?;
+    #[cfg(not(unix))]
+    let _ = share_port;
     socket.bind(address).map_err(failed)?;
     let listener = socket.listen(ACCEPT_BACKLOG).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;

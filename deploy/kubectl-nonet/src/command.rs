@@ -3,17 +3,18 @@
 use std::{
     ffi::OsString,
     io::{Read as _, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
 
-use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use common::{built_in_flags::ControllersFlag, clock::Clock};
 use serde_json::json;
 
 use crate::{
     check::{self, PlannedOperation},
+    complete::{self, Completion},
     connection::Connection,
     controllers,
     facts::{BuiltInControllersFlag, Facts},
@@ -63,6 +64,8 @@ Exit codes:
 
 The command writes nothing, and reads with your own rights. What you may not read is named.";
 
+/// How long a completion waits for the API server.
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The pause between two answers of `why --watch`.
 const WATCH_PERIOD: Duration = Duration::from_secs(2);
 /// After this time without an answer, `why` says that it waits for the API server.
@@ -264,8 +267,46 @@ fn timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Returns the description of the command line.
+pub fn command_line() -> clap::Command {
+    Cli::command()
+}
+
+/// Prints what the last word may become. A cluster that cannot be asked gives no candidates.
+async fn print_completions(words: &[String]) {
+    let kinds = why::kind_names();
+    let text = match complete::complete(&Cli::command(), words, &kinds) {
+        Completion::Words(words, adds_space) => complete::to_text(&words, adds_space),
+        Completion::Objects { kind, namespace } => {
+            let mut names = Vec::new();
+            if let Ok(connection) = Connection::open(None, None, COMPLETION_TIMEOUT).await {
+                let namespace = namespace.unwrap_or_else(|| connection.client.default_namespace().to_owned());
+                let reader = Reader::new(&connection, Some(&namespace));
+                names = why::names(&reader, &kind, &namespace).await;
+            }
+            let last = words.last().map(String::as_str).unwrap_or_default();
+            let words: Vec<String> = names.into_iter().map(|name| format!("{kind}/{name}")).collect();
+            complete::to_text(&words.into_iter().filter(|word| word.starts_with(last)).collect::<Vec<_>>(), true)
+        }
+    };
+    drop(std::io::stdout().write_all(text.as_bytes()));
+}
+
 /// Runs the command with these arguments, and returns the exit code of the process.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if arguments
+        .first()
+        .and_then(|program| Path::new(program).file_stem())
+        .is_some_and(|name| name == complete::PROGRAM)
+    {
+        let words: Vec<String> = arguments[1..].iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        if let Ok(runtime) = runtime {
+            runtime.block_on(print_completions(&words));
+        }
+        return ExitCode::SUCCESS;
+    }
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {

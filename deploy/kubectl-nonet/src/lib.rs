@@ -21,7 +21,7 @@
 //!
 //! | | |
 //! | --- | --- |
-//! | the command | [`command`] flags, subcommands and exit codes |
+//! | the command | [`command`] flags, subcommands and exit codes; [`complete`] them in a shell |
 //! | reading | [`connection`] to the cluster of a kubeconfig, [`gather`] reads the [`facts`] |
 //! | check | [`check`] turns facts into [`finding`]s; [`controllers`] of Nonet, [`manager_flags`] of kube-controller-manager |
 //! | release and hold | [`hand_over`] patches the Leases that the facts select |
@@ -31,6 +31,7 @@
 
 pub mod check;
 pub mod command;
+pub mod complete;
 pub mod connection;
 pub mod controllers;
 pub mod facts;

@@ -21,7 +21,8 @@ use common::{clock::Clock, runtime::LoopDefinition};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
     batch::v1::{CronJob, Job},
-    core::v1::{Event, PersistentVolumeClaim, Pod, ReplicationController, Service},
+    core::v1::{Event, Namespace, Node, PersistentVolumeClaim, Pod, ReplicationController, Service},
+    policy::v1::PodDisruptionBudget,
 };
 
 use self::{
@@ -77,7 +78,7 @@ pub struct Target {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The text names no kind that the command explains.
-    #[error("{0:?} is not KIND/NAME; the kinds are {kinds}", kinds = kind_names())]
+    #[error("{0:?} is not KIND/NAME; the kinds are {kinds}", kinds = kind_names().join(", "))]
     NotATarget(String),
     /// The object does not exist. Holds the kind, the name, the place, and names that are near.
     #[error("{0} {1} does not exist{2}{3}")]
@@ -87,8 +88,34 @@ pub enum Error {
     Unreadable(&'static str, String, String),
 }
 
-fn kind_names() -> String {
-    KINDS.iter().map(|(_, _, names)| names[0]).collect::<Vec<_>>().join(", ")
+/// Returns the kinds that the command explains.
+pub fn kind_names() -> Vec<&'static str> {
+    KINDS.iter().map(|(_, _, names)| names[0]).collect()
+}
+
+/// Returns the names of the objects of a kind, for completion.
+pub async fn names(reader: &Arc<Reader>, kind: &str, namespace: &str) -> Vec<String> {
+    let Ok(target) = Target::parse(&format!("{kind}/-")) else { return Vec::new() };
+    let namespace = Some(namespace);
+    let mut targets = Vec::new();
+    match target.kind {
+        Kind::Deployment => named::<Deployment>(reader, namespace, target.kind, false, &mut targets).await,
+        Kind::ReplicaSet => named::<ReplicaSet>(reader, namespace, target.kind, false, &mut targets).await,
+        Kind::ReplicationController => {
+            named::<ReplicationController>(reader, namespace, target.kind, false, &mut targets).await;
+        }
+        Kind::StatefulSet => named::<StatefulSet>(reader, namespace, target.kind, false, &mut targets).await,
+        Kind::DaemonSet => named::<DaemonSet>(reader, namespace, target.kind, false, &mut targets).await,
+        Kind::Job => named::<Job>(reader, namespace, target.kind, false, &mut targets).await,
+        Kind::CronJob => named::<CronJob>(reader, namespace, target.kind, false, &mut targets).await,
+        Kind::Pod => named::<Pod>(reader, namespace, target.kind, false, &mut targets).await,
+        Kind::Service => named::<Service>(reader, namespace, target.kind, false, &mut targets).await,
+        Kind::Claim => named::<PersistentVolumeClaim>(reader, namespace, target.kind, false, &mut targets).await,
+        Kind::Budget => named::<PodDisruptionBudget>(reader, namespace, target.kind, false, &mut targets).await,
+        Kind::Node => named::<Node>(reader, None, target.kind, false, &mut targets).await,
+        Kind::Namespace => named::<Namespace>(reader, None, target.kind, false, &mut targets).await,
+    }
+    targets.into_iter().map(|(_, target)| target.name).collect()
 }
 
 impl Target {
@@ -166,16 +193,16 @@ pub async fn explain_failing(reader: &Arc<Reader>, clock: &Clock, namespace: Opt
     let (events, loops) = futures::join!(events(reader, namespace), Loops::start(reader, clock, &definitions));
     let (events, loops) = (Arc::new(events), Arc::new(loops));
     let mut targets = Vec::new();
-    named::<Deployment>(reader, namespace, Kind::Deployment, &mut targets).await;
-    named::<StatefulSet>(reader, namespace, Kind::StatefulSet, &mut targets).await;
-    named::<DaemonSet>(reader, namespace, Kind::DaemonSet, &mut targets).await;
-    named::<CronJob>(reader, namespace, Kind::CronJob, &mut targets).await;
-    named::<ReplicaSet>(reader, namespace, Kind::ReplicaSet, &mut targets).await;
-    named::<ReplicationController>(reader, namespace, Kind::ReplicationController, &mut targets).await;
-    named::<Job>(reader, namespace, Kind::Job, &mut targets).await;
-    named::<Pod>(reader, namespace, Kind::Pod, &mut targets).await;
-    named::<Service>(reader, namespace, Kind::Service, &mut targets).await;
-    named::<PersistentVolumeClaim>(reader, namespace, Kind::Claim, &mut targets).await;
+    named::<Deployment>(reader, namespace, Kind::Deployment, true, &mut targets).await;
+    named::<StatefulSet>(reader, namespace, Kind::StatefulSet, true, &mut targets).await;
+    named::<DaemonSet>(reader, namespace, Kind::DaemonSet, true, &mut targets).await;
+    named::<CronJob>(reader, namespace, Kind::CronJob, true, &mut targets).await;
+    named::<ReplicaSet>(reader, namespace, Kind::ReplicaSet, true, &mut targets).await;
+    named::<ReplicationController>(reader, namespace, Kind::ReplicationController, true, &mut targets).await;
+    named::<Job>(reader, namespace, Kind::Job, true, &mut targets).await;
+    named::<Pod>(reader, namespace, Kind::Pod, true, &mut targets).await;
+    named::<Service>(reader, namespace, Kind::Service, true, &mut targets).await;
+    named::<PersistentVolumeClaim>(reader, namespace, Kind::Claim, true, &mut targets).await;
     let mut answers = Vec::new();
     for (namespace, target) in targets {
         let (reader, events, loops) = (Arc::clone(reader), Arc::clone(&events), Arc::clone(&loops));
@@ -191,16 +218,17 @@ pub async fn explain_failing(reader: &Arc<Reader>, clock: &Clock, namespace: Opt
     answers
 }
 
-/// Adds the objects of a kind that no other object controls.
+/// Adds the objects of a kind; with `are_roots` only those that no other object controls.
 async fn named<K: ListableKind>(
     reader: &Arc<Reader>,
     namespace: Option<&str>,
     kind: Kind,
+    are_roots: bool,
     targets: &mut Vec<(String, Target)>,
 ) {
     for object in reader.list::<K>(namespace, "").await.iter() {
         let metadata = object.metadata();
-        if metadata.owner_references.iter().flatten().all(|owner| owner.controller != Some(true)) {
+        if !are_roots || metadata.owner_references.iter().flatten().all(|owner| owner.controller != Some(true)) {
             let name = scope::name(metadata).to_owned();
             targets.push((metadata.namespace.clone().unwrap_or_default(), Target { kind, name }));
         }

@@ -3,10 +3,9 @@
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::{
-    runtime::{Builder, Runtime},
-    signal::unix::{Signal, SignalKind, signal},
-};
+use tokio::runtime::{Builder, Runtime};
+#[cfg(unix)]
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{
     LeadershipMode, ProgramDefinition, ProgramOptions, RunningLoops, ShutdownResult, StartParameters, start_loops,
@@ -67,23 +66,37 @@ pub(super) fn hostname() -> String {
         .unwrap_or_else(|| "localhost".to_owned())
 }
 
-/// Signals that stop the process: SIGTERM and SIGINT.
+/// Signals that stop the process: SIGTERM and SIGINT; Ctrl-C on Windows.
 struct Signals {
+    #[cfg(unix)]
     terminate: Signal,
+    #[cfg(unix)]
     interrupt: Signal,
 }
 
 impl Signals {
+    #[cfg(unix)]
     fn new() -> std::io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for the next SIGTERM or SIGINT. Safe to cancel.
+    #[cfg(not(unix))]
+    #[expect(clippy::unnecessary_wraps, reason = "the signature is that of Unix")]
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {})
+    }
+
+    /// Waits for the next signal. Safe to cancel.
     async fn next_signal(&mut self) {
+        #[cfg(unix)]
         tokio::select! {
             biased;
             _ = self.terminate.recv() => tracing::info!(signal = "SIGTERM", "Received signal, shutting down"),
             _ = self.interrupt.recv() => tracing::info!(signal = "SIGINT", "Received signal, shutting down"),
+        }
+        #[cfg(not(unix))]
+        if tokio::signal::ctrl_c().await.is_ok() {
+            tracing::info!(signal = "Ctrl-C", "Received signal, shutting down");
         }
     }
 }

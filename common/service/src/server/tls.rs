@@ -183,13 +183,17 @@ fn certified_key_in_memory(provider: &CryptoProvider) -> Result<CertifiedKey, Er
     CertifiedKey::from_der(vec![made.cert.der().clone()], key, provider).map_err(|e| Error::Certificate(e.to_string()))
 }
 
-/// Writes a file with mode 0600, and creates its directories.
+/// Writes a file with mode 0600, where files have modes, and creates its directories.
 fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
+    use std::io::Write as _;
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
-    fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?.write_all(content)
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(content)
 }
 
 /// Parses a certificate with its intermediates, and its private key, from the contents of two PEM files.
