@@ -14,7 +14,7 @@
 //! - Nodes keep their health. CPU, memory and volumes of nodes are not considered.
 //! - There are no admission webhooks, autoscalers, controllers of custom resources, and no other users.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use common::{app::ProgramDefinition, clock::Clock, runtime::LoopDefinition, settings::OperatorSettings};
 use jiff::Timestamp;
@@ -38,8 +38,6 @@ pub mod read;
 pub mod render;
 pub mod steps;
 
-/// Identity of the user that applies the objects on the simulated server.
-const USER: &str = "kubectl";
 /// The loop that judges the health of Nodes. It does not run, because the simulated nodes send no heartbeats.
 const NODE_HEALTH_LOOP: &str = "node-lifecycle-controller";
 
@@ -150,18 +148,15 @@ async fn simulate(live: Vec<Value>, given: Vec<Value>, options: Options) -> Resu
         drop(sandbox.load([object.clone()]));
     }
     forget_removed_fields(&sandbox, &live, &given).await;
-    let mut feed = sandbox.writes().subscribe();
-    let mut uids = BTreeSet::new();
+    let mut applied = Vec::new();
     for object in &given {
-        let applied = sandbox.acting_as(USER).apply(object.clone()).await;
-        let applied = applied.map_err(|Refused { message, .. }| Error::Rejected {
-            object: ObjectName::of(object),
-            why: to_one_line(&message),
-        })?;
-        uids.insert(text(&applied, "/metadata/uid").to_owned());
+        let rejected =
+            |Refused { message, .. }| Error::Rejected { object: ObjectName::of(object), why: to_one_line(&message) };
+        applied.push(sandbox.apply(object.clone()).await.map_err(rejected)?);
     }
-    let nodes = start_nodes(&sandbox, &clock, options.ready_after).await?;
-    nodes.ready().await;
+    let mut record = Record::new(start, &live, &applied);
+    let mut feed = sandbox.writes().subscribe();
+    let _nodes = start_nodes(&sandbox, &clock, options.ready_after).await;
     let definitions: Vec<LoopDefinition> = PROGRAMS
         .iter()
         .flat_map(|program| program.loops)
@@ -171,7 +166,6 @@ async fn simulate(live: Vec<Value>, given: Vec<Value>, options: Options) -> Resu
     let settings = OperatorSettings::new().with_feature_gate(MAX_UNAVAILABLE_GATE, is_gate_on);
     let loops = Loops::start(&sandbox.client("controllers"), &clock, settings, &definitions);
     clock.sleep(options.duration).await;
-    let mut record = Record::new(start, USER, &live, uids);
     while let Ok(write) = feed.try_recv() {
         record.add(&write);
     }
@@ -203,9 +197,9 @@ async fn forget_removed_fields(sandbox: &Sandbox, live: &[Value], given: &[Value
 }
 
 /// Starts a scheduler, and a kubelet for each Node. Nodes that are not ready do not run Pods.
-async fn start_nodes(sandbox: &Sandbox, clock: &Clock, ready_after: Duration) -> Result<Nodes, Error> {
-    let listed = sandbox.list("nodes", None).await;
-    let listed = listed.map_err(|Refused { message, .. }| Error::NotSimulated(message))?;
+async fn start_nodes(sandbox: &Sandbox, clock: &Clock, ready_after: Duration) -> Nodes {
+    // The simulated server refuses no list.
+    let listed = sandbox.list("nodes", None).await.unwrap_or_default();
     let name = |node: &Value| text(node, "/metadata/name").to_owned();
     let builder = Nodes::builder().count(0).existing(listed.iter().map(name).collect()).ready_after(ready_after);
     let nodes = builder.start(sandbox.client("nodes"), clock.clone());
@@ -214,7 +208,8 @@ async fn start_nodes(sandbox: &Sandbox, clock: &Clock, ready_after: Duration) ->
     for node in listed.iter().filter(|node| !is_ready(node)) {
         drop(nodes.silence(&name(node)));
     }
-    Ok(nodes)
+    nodes.ready().await;
+    nodes
 }
 
 /// Returns the reasons for which the loop of a workload waits.

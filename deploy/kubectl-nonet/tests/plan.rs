@@ -304,6 +304,8 @@ fn a_field_that_kubectl_has_applied_and_the_file_no_longer_has_is_removed() {
     let last = old.to_string();
     old["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": last});
     cluster.apply(&old);
+    let scale = json!({"spec": {"replicas": 4}});
+    cluster.runtime.block_on(cluster.sandbox.merge("deployments.apps", Some(NAMESPACE), "web", None, scale)).unwrap();
     let prediction = cluster.plan(&[deployment(2, 1)]);
     let fields: Vec<String> = prediction
         .steps
@@ -314,7 +316,10 @@ fn a_field_that_kubectl_has_applied_and_the_file_no_longer_has_is_removed() {
         })
         .flatten()
         .collect();
-    assert_eq!(fields, ["spec.minReadySeconds 7 -> unset", "spec.template.spec.containers[app].ports"]);
+    assert_eq!(
+        fields,
+        ["spec.minReadySeconds 7 -> unset", "spec.replicas 4 -> 2", "spec.template.spec.containers[app].ports"]
+    );
 }
 
 #[test]

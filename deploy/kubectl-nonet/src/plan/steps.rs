@@ -99,7 +99,6 @@ pub enum Action {
 #[derive(Debug)]
 pub(crate) struct Record {
     start: Timestamp,
-    user: &'static str,
     names: BTreeMap<String, ObjectName>,
     sizes: BTreeMap<String, i64>,
     /// UIDs of the given objects and of their dependents.
@@ -111,19 +110,29 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Begins with the live objects, and the UIDs of the objects that `user` has applied.
-    pub(crate) fn new(start: Timestamp, user: &'static str, live: &[Value], given: BTreeSet<String>) -> Self {
-        let names = live.iter().map(|object| (text(object, "/metadata/uid").to_owned(), ObjectName::of(object)));
+    /// Begins with the live objects and those that the user has applied to them.
+    pub(crate) fn new(start: Timestamp, live: &[Value], applied: &[Value]) -> Self {
+        let uid = |object: &Value| text(object, "/metadata/uid").to_owned();
+        let all = || live.iter().chain(applied);
         let mut record = Self {
             start,
-            user,
-            names: names.collect(),
-            sizes: BTreeMap::new(),
-            related: given,
+            names: all().map(|object| (uid(object), ObjectName::of(object))).collect(),
+            sizes: all().filter_map(|object| Some((uid(object), replicas(object)?))).collect(),
+            related: applied.iter().map(uid).collect(),
             generated: BTreeMap::new(),
             steps: Vec::new(),
             other_steps: 0,
         };
+        for after in applied.iter().filter(|object| is_read(object)) {
+            let fields =
+                live.iter().find(|before| uid(before) == uid(after)).map(|before| changed_fields(before, after));
+            let action = match fields {
+                None => Action::Apply,
+                Some(fields) if fields.is_empty() => continue,
+                Some(fields) => Action::ApplyChange { fields },
+            };
+            record.steps.push(Step { seconds: 0, object: ObjectName::of(after), action });
+        }
         // An owner may follow its dependents in the list.
         loop {
             let before = record.related.len();
@@ -171,16 +180,7 @@ impl Record {
             _ => false,
         };
         let mut steps = Vec::new();
-        if write.identity == self.user {
-            let fields = changed_fields(before.as_deref(), object);
-            if !is_read(object) {
-                // The live object is unknown.
-            } else if is_new {
-                steps.push((own, Action::Apply));
-            } else if !fields.is_empty() {
-                steps.push((own, Action::ApplyChange { fields }));
-            }
-        } else if is_new {
+        if is_new {
             let of_owner = owner_uid.as_ref().and_then(|owner| self.sizes.get(owner));
             let size = replicas(object).zip(of_owner.copied());
             steps.push((actor, Action::Create { child: own, size }));
@@ -284,7 +284,7 @@ pub(crate) fn controller_of(object: &Value) -> Option<&str> {
 }
 
 /// Returns the fields of an object that an apply has changed, without those that the server sets.
-fn changed_fields(before: Option<&Value>, after: &Value) -> Vec<String> {
+fn changed_fields(before: &Value, after: &Value) -> Vec<String> {
     // The first is kubectl's, the second the server's.
     const NOT_OF_USER: [&str; 2] =
         ["kubectl.kubernetes.io/last-applied-configuration", "deprecated.daemonset.template.generation"];
@@ -299,9 +299,7 @@ fn changed_fields(before: Option<&Value>, after: &Value) -> Vec<String> {
         object
     };
     let mut fields = Vec::new();
-    if let Some(before) = before {
-        compare("", &of_user(before), &of_user(after), &mut fields);
-    }
+    compare("", &of_user(before), &of_user(after), &mut fields);
     fields
 }
 
@@ -426,7 +424,7 @@ mod tests {
         let (old, mut new) = (object("web:1", 3), object("web:2", 5));
         new["spec"]["paused"] = true.into();
         assert_eq!(
-            changed_fields(Some(&old), &new),
+            changed_fields(&old, &new),
             [
                 "metadata.labels.a web:1 -> web:2",
                 "spec.containers[app].image web:1 -> web:2",
@@ -436,7 +434,7 @@ mod tests {
         );
         new["spec"]["containers"] = json!([]);
         assert_eq!(changed_spec(&old, &new), ["spec.containers", "spec.paused unset -> true"]);
-        assert!(changed_fields(Some(&old), &old).is_empty());
+        assert!(changed_fields(&old, &old).is_empty());
     }
 
     #[test]
