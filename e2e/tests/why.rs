@@ -87,6 +87,9 @@ fn the_page_shows_the_answer_to_every_situation() {
         let _ = writeln!(found, "{}```\n", answer.to_text(COLUMNS, false));
     }
     let found = format!("{}\n", found.trim_end());
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    let example = readme.split("```").find(|block| block.contains("$ kubectl nonet why ")).unwrap();
+    assert!(found.contains(example), "the example of README.md is not on the page:\n{example}");
     if found != shown {
         let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/stuck.md");
         std::fs::write(path, format!("{page}{found}")).unwrap();

@@ -21,6 +21,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("git", "needs a checkout"),
     ("grep", "part of a pipeline"),
     ("head", "part of a pipeline"),
+    ("ln", "changes the machine"),
     ("helm", "needs a cluster; the chart is rendered by the tests of deploy/"),
     ("install", "changes the home directory"),
     ("jq", "part of a pipeline"),
@@ -188,7 +189,6 @@ fn flags_of(program: &str) -> BTreeSet<String> {
         "bench" => help(env!("CARGO_BIN_EXE_bench")),
         "playground" => help(env!("CARGO_BIN_EXE_playground")),
         "simulate" => flags_of_simulation(),
-        "kubectl-nonet" => flags_of_help(&read("deploy/kubectl-nonet/src/command.rs").replace('`', " ")),
         _ => match controllers::ALL.iter().find(|definition| definition.name == program) {
             Some(definition) => {
                 let command = common::app::clap_command(definition);
@@ -274,10 +274,24 @@ fn check_cargo(workspace: &Workspace, words: &[String]) -> Option<String> {
     check_flags(program, program_arguments)
 }
 
+/// What is wrong with a command of the plug-in: its first argument, or a flag of it.
+fn check_plug_in(arguments: &[String]) -> Option<String> {
+    let line = kubectl_nonet::command::command_line();
+    let name = arguments.first().filter(|first| !first.starts_with('-'))?;
+    let Some(command) = line.find_subcommand(name) else { return Some(format!("kubectl-nonet has no command {name}")) };
+    let known: BTreeSet<String> =
+        command.get_arguments().filter_map(|argument| argument.get_long()).map(|long| format!("--{long}")).collect();
+    let flags = arguments.iter().filter(|argument| argument.starts_with("--") && argument.len() > 2);
+    let mut names = flags.map(|flag| flag.split_once('=').map_or(flag.as_str(), |(name, _)| name));
+    names
+        .find(|flag| !known.contains(*flag) && *flag != "--help")
+        .map(|flag| format!("kubectl-nonet {name} has no flag {flag}"))
+}
+
 /// What is wrong with a command of kubectl or helm: a path that does not exist.
 fn check_manifests(words: &[String]) -> Option<String> {
     if words.first().is_some_and(|word| word == "nonet") {
-        return check_flags("kubectl-nonet", &words[1..]);
+        return check_plug_in(&words[1..]);
     }
     let is_kustomized = |path: &str| root().join(path).join("kustomization.yaml").exists();
     let mut rest = words.iter().peekable();
@@ -321,7 +335,7 @@ fn trouble_of_one(workspace: &Workspace, words: &[String]) -> Option<String> {
         "cargo" => check_cargo(workspace, arguments),
         "kubectl" | "helm" => check_manifests(arguments),
         // The plug-in runs under its own name, too.
-        "kubectl-nonet" => check_flags(program, arguments),
+        "kubectl-nonet" => check_plug_in(arguments),
         script if [".ci/", "deploy/", "e2e/"].iter().any(|directory| script.starts_with(directory)) => {
             check_script(script, arguments)
         }
