@@ -9,7 +9,7 @@ use e2e::{
     controllers::ALL,
     loops::Loops,
     nodes::Nodes,
-    sandbox::Sandbox,
+    sandbox::{Action, Rule, Sandbox},
     situations::{self, NAMESPACE, Place, Situation},
 };
 use kubectl_nonet::why::{self, Target, reader::Reader, tree::Answer};
@@ -199,6 +199,37 @@ fn half_the_rights_give_half_the_answer() {
         assert_eq!(missing, "Deployment wep does not exist in namespace shop; did you mean web?");
         let unknown = Target::parse("ingress/web").unwrap_err().to_string();
         assert!(unknown.starts_with("\"ingress/web\" is not KIND/NAME; the kinds are deployment, "), "{unknown}");
+    });
+}
+
+/// A list that fails is named, and no controller decides without it.
+#[test]
+fn faults_of_the_server_are_named_and_mislead_no_decision() {
+    in_virtual_time(async {
+        let world = World::new(&[]).await;
+        let all = situations::all().unwrap();
+        let situation = all.iter().find(|each| each.title == "A readiness probe that fails").unwrap();
+        situation.build(&world.place()).await.unwrap();
+        let slow = Duration::from_secs(60);
+        for (fault, why) in [
+            (Action::Latency(slow), "no answer within 10s"),
+            (Action::CutBefore, "connection cut"),
+            (Action::Forbidden, "forbidden"),
+            (Action::InternalError, "Internal error occurred"),
+        ] {
+            world.sandbox.faults().add(Rule::new(fault.clone()).identity("user").resource("pods"));
+            let target = Target::parse("deployment/web").unwrap();
+            let reader = world.reader("user", Some(NAMESPACE));
+            let answer = why::explain(&reader, &world.clock, NAMESPACE, &target).await.unwrap();
+            world.sandbox.faults().clear();
+            let text = answer.to_text(COLUMNS, false);
+            assert!(answer.unread["pods"].contains(why), "{fault:?}: {text}");
+            assert!(
+                text.contains("decides nothing here, because pods cannot be read [replicaset controller]"),
+                "{text}"
+            );
+            assert!(!text.contains("next: create") && !text.contains("It waits for nothing."), "{text}");
+        }
     });
 }
 

@@ -287,11 +287,8 @@ pub(super) async fn daemon_set(scope: &Scope, object: &DaemonSet) -> Branch {
     deletion(scope, &object.metadata, "DaemonSet", &mut branch).await;
     unseen_generation(scope, "daemonset-controller", &object.metadata, status.observed_generation, &mut branch).await;
     let nodes = scope.list::<Node>().await;
-    let mut acts = false;
-    if !scope.reader.is_unread("nodes") {
-        acts = scope.say_decision(&mut branch, "daemonset-controller", &object.metadata).await;
-        left_out_nodes(object, &nodes, &mut branch);
-    }
+    let acts = scope.say_decision(&mut branch, "daemonset-controller", &object.metadata).await;
+    left_out_nodes(object, &nodes, &mut branch);
     if status.current_number_scheduled < status.desired_number_scheduled {
         creation_event(scope, &object.metadata, &format!("DaemonSet {called}"), &mut branch);
     }
