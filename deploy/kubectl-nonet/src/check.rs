@@ -10,6 +10,8 @@ mod loops;
 mod pods;
 pub(crate) mod release;
 mod rights;
+pub mod status;
+pub(crate) mod switch;
 #[cfg(test)]
 mod tests;
 mod versions;
@@ -23,6 +25,7 @@ use crate::{
 };
 
 pub(crate) use election::needs_second_reading;
+use installation::Installation;
 
 /// The operation that the check prepares.
 ///
@@ -43,16 +46,27 @@ pub enum PlannedOperation {
 
 /// Returns all findings, grouped by topic. An unmet requirement of the operation `stage` is a problem.
 pub fn check(facts: &Facts, stage: PlannedOperation) -> Vec<Finding> {
-    let installations = installation::all_installations(facts);
+    check_installations(facts, &installation::all_installations(facts), stage)
+}
+
+/// Returns the findings of [`check()`] about the named controllers and about the cluster.
+pub(crate) fn check_controllers(facts: &Facts, stage: PlannedOperation, names: &[&str]) -> Vec<Finding> {
+    let facts = facts.of_controllers(names);
+    let mut installations = installation::all_installations(&facts);
+    installations.retain(|installation| names.contains(&installation.controller.name));
+    check_installations(&facts, &installations, stage)
+}
+
+fn check_installations(facts: &Facts, installations: &[Installation<'_>], stage: PlannedOperation) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.extend(installed::check(facts, &installations, stage));
-    findings.extend(pods::check(facts, &installations));
-    findings.extend(leases::check(facts, &installations, stage));
-    findings.extend(loops::check(facts, &installations, stage));
-    findings.extend(rights::check(facts, &installations));
-    findings.extend(versions::check(facts, &installations, stage));
+    findings.extend(installed::check(facts, installations, stage));
+    findings.extend(pods::check(facts, installations));
+    findings.extend(leases::check(facts, installations, stage));
+    findings.extend(loops::check(facts, installations, stage));
+    findings.extend(rights::check(facts, installations));
+    findings.extend(versions::check(facts, installations, stage));
     findings.extend(clocks::check(facts));
-    findings.extend(certificates::check(facts, &installations));
+    findings.extend(certificates::check(facts, installations));
     findings
 }
 

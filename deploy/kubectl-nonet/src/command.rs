@@ -22,6 +22,8 @@ use crate::{
     gather::{self, GatherOptions},
     hand_over::{self, ReleaseOptions},
     plan::{self, files},
+    manager_flags::Switch,
+    procedure::{Procedure, ProcedureOptions},
     render,
     why::{self, Target, reader::Reader, tree::Answer},
 };
@@ -54,6 +56,38 @@ Exit codes:
   2  wrong usage, no usable kubeconfig, or no connection
 
 Besides the rights of check, the command needs patch on Leases where Nonet runs.";
+
+/// Text that `--help` and `-h` of `status` print after the flags.
+const AFTER_STATUS_HELP: &str = "\
+States:
+  leads               a process leads
+  on probation        a process of a new version leads, and is replaced if it fails
+  held                no process leads before a release, and none has led yet
+  held after leading  no process leads before a release
+  expired             the last leader has stopped renewing the Lease
+  free                the Lease has no holder
+  no Lease            a running process creates the Lease
+  shadow              decides and counts, and writes nothing
+  unknown             the Lease could not be read
+
+Exit codes:
+  0  every installed controller is led and there is no problem, or Nonet is not installed
+  1  a controller is not led, or there is a problem
+  2  wrong usage, no usable kubeconfig, or no connection
+  3  otherwise, if something could not be read
+
+The command writes nothing.";
+
+/// Text that `--help` and `-h` of `hand-over` and `way-back` print after the flags.
+const AFTER_PROCEDURE_HELP: &str = "\
+An interrupted command continues from the state of the cluster when it is typed again.
+
+Exit codes:
+  0  done, or a dry run to the end
+  1  stopped at a step; the output has the way out
+  2  wrong usage, no usable kubeconfig, or no connection
+
+Besides the rights of check, the command needs patch on Leases where Nonet runs. With --dry-run, it writes nothing.";
 
 /// Text that `--help` and `-h` of `why` print after the flags.
 const AFTER_WHY_HELP: &str = "\
@@ -124,6 +158,24 @@ enum Command {
     /// leads until the Lease is released.
     #[command(after_help = AFTER_CHANGE_HELP, after_long_help = AFTER_CHANGE_HELP)]
     Hold(Hold),
+    /// Show each installed controller: state, leader, version, standbys
+    ///
+    /// One row for each controller, from Leases, Pods and Events. Lines below the table name what is wrong, with the remedy.
+    #[command(after_help = AFTER_STATUS_HELP, after_long_help = AFTER_STATUS_HELP)]
+    Status(Status),
+    /// Hand loops over from kube-controller-manager to Nonet
+    ///
+    /// Without a name, hands over every installed controller. Checks the cluster, prints the flag that you set on each
+    /// kube-controller-manager, and waits until none of them runs the loops. Then releases the Leases, waits for leaders, and
+    /// checks again. A problem stops the command at its step.
+    #[command(after_help = AFTER_PROCEDURE_HELP, after_long_help = AFTER_PROCEDURE_HELP)]
+    HandOver(ProcedureArgs),
+    /// Give loops back to kube-controller-manager
+    ///
+    /// Without a name, gives back every installed controller. Holds the Leases, prints the flag that you set on each
+    /// kube-controller-manager, and waits until one of them leads and runs the loops. Then checks that Nonet can be removed.
+    #[command(after_help = AFTER_PROCEDURE_HELP, after_long_help = AFTER_PROCEDURE_HELP)]
+    WayBack(ProcedureArgs),
     /// Predict what the controllers do if files are applied
     ///
     /// Reads the live objects, applies the files to a simulated copy as `kubectl apply` does, and runs the controllers of Nonet
@@ -209,6 +261,34 @@ struct Release {
 struct Hold {
     #[command(flatten)]
     controllers: ControllerNames,
+    #[command(flatten)]
+    cluster: ClusterOptions,
+}
+
+#[derive(Args, Debug)]
+struct Status {
+    /// Format of the output
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: Output,
+    #[command(flatten)]
+    manager: ManagerOptions,
+    #[command(flatten)]
+    cluster: ClusterOptions,
+}
+
+/// The flags of `hand-over` and `way-back`.
+#[derive(Args, Debug)]
+struct ProcedureArgs {
+    #[command(flatten)]
+    controllers: ControllerNames,
+    /// Print each step and its result for now, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// How long to wait until you have set the flag of kube-controller-manager
+    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = timeout)]
+    timeout_of_switch: Duration,
+    #[command(flatten)]
+    manager: ManagerOptions,
     #[command(flatten)]
     cluster: ClusterOptions,
 }
@@ -350,7 +430,40 @@ async fn run(command: Command) -> Result<u8, String> {
             Ok(u8::from(!hand_over::hold(&connection, &facts, &hold.controllers.names, &mut out).await))
         }
         Command::Plan(plan) => print_plan(plan, &mut out).await,
+        Command::Status(status) => {
+            let (_, facts) = gather(status.cluster, Some(status.manager), false).await?;
+            let report = check::status::status(&facts);
+            let text = match status.output {
+                Output::Text => render::status::to_text(&report),
+                Output::Json => render::status::to_json(&report),
+            };
+            drop(out.write_all(text.as_bytes()));
+            Ok(report.exit_code())
+        }
+        Command::HandOver(arguments) => run_procedure(arguments, Switch::Off, &mut out).await,
+        Command::WayBack(arguments) => run_procedure(arguments, Switch::On, &mut out).await,
     }
+}
+
+/// Runs `hand-over`, which switches the built-in loops off, or `way-back`, which switches them on.
+async fn run_procedure(arguments: ProcedureArgs, switch: Switch, out: &mut dyn std::io::Write) -> Result<u8, String> {
+    let connection = open(&arguments.cluster.server).await?;
+    let stated_list = arguments.manager.built_in_controllers.clone();
+    let options = ProcedureOptions {
+        names: arguments.controllers.names,
+        gather: gather_options(arguments.cluster.namespace, Some(arguments.manager), true),
+        stated_list,
+        dry_run: arguments.dry_run,
+        seconds_to_lead: SECONDS_TO_LEAD,
+        switch_timeout: arguments.timeout_of_switch,
+    };
+    let clock = Clock::system();
+    let mut procedure = Procedure::new(&connection, &clock, options, out);
+    let done = match switch {
+        Switch::Off => Box::pin(procedure.hand_over()).await,
+        Switch::On => Box::pin(procedure.way_back()).await,
+    };
+    done.map(|done| u8::from(!done)).map_err(|why| format!("cannot reach the cluster: {why}"))
 }
 
 async fn open(server: &ServerOptions) -> Result<Connection, String> {
@@ -483,13 +596,16 @@ async fn gather(
     all_namespaces: bool,
 ) -> Result<(Connection, Facts), String> {
     let connection = open(&cluster.server).await?;
+    let request = gather_options(cluster.namespace, manager, all_namespaces);
+    let facts = gather::gather_facts(&connection, &Clock::system(), request).await;
+    let facts = facts.map_err(|why| format!("cannot reach the cluster: {why}"))?;
+    Ok((connection, facts))
+}
+
+fn gather_options(namespace: Option<String>, manager: Option<ManagerOptions>, all_namespaces: bool) -> GatherOptions {
     let stated = manager.and_then(|manager| manager.built_in_controllers).map(|list| match list.trim() {
         "none" => BuiltInControllersFlag::NoManager,
         list => BuiltInControllersFlag::Controllers(ControllersFlag::parse(list)),
     });
-    let namespace = cluster.namespace;
-    let request = GatherOptions { namespace, all_namespaces, built_in_controllers_flag: stated };
-    let facts = gather::gather_facts(&connection, &Clock::system(), request).await;
-    let facts = facts.map_err(|why| format!("cannot reach the cluster: {why}"))?;
-    Ok((connection, facts))
+    GatherOptions { namespace, all_namespaces, built_in_controllers_flag: stated }
 }

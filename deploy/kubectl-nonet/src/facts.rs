@@ -4,13 +4,18 @@ use std::{collections::BTreeSet, fmt};
 
 use common::built_in_flags::ControllersFlag;
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    coordination::v1::Lease,
-    core::v1::{ConfigMap, Event, Node, Pod},
-    policy::v1::PodDisruptionBudget,
-    rbac::v1::{ClusterRoleBinding, RoleBinding},
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        coordination::v1::Lease,
+        core::v1::{ConfigMap, Event, Node, Pod},
+        policy::v1::PodDisruptionBudget,
+        rbac::v1::{ClusterRoleBinding, RoleBinding},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
+
+use crate::controllers::CONTROLLER_NAME_LABEL;
 
 /// A fact, or the reason why the fact could not be read.
 pub type FactResult<T> = Result<T, FactError>;
@@ -99,6 +104,28 @@ pub struct Facts {
     pub client_certificate: FactResult<Option<Certificate>>,
     /// Serving certificate of the API server; `None` without TLS.
     pub serving_certificate: FactResult<Option<Certificate>>,
+}
+
+impl Facts {
+    /// Returns a copy without the Deployments, Pods, Events and access reviews of other controllers.
+    pub(crate) fn of_controllers(&self, names: &[&str]) -> Self {
+        let mut facts = self.clone();
+        let is_named = |metadata: &ObjectMeta| {
+            let name = metadata.labels.as_ref().and_then(|labels| labels.get(CONTROLLER_NAME_LABEL));
+            name.is_some_and(|name| names.contains(&name.as_str()))
+        };
+        if let Ok(deployments) = &mut facts.deployments {
+            deployments.retain(|deployment| is_named(&deployment.metadata));
+        }
+        if let Ok(pods) = &mut facts.pods {
+            pods.retain(|pod| is_named(&pod.metadata));
+        }
+        if let Ok(events) = &mut facts.lease_events {
+            events.retain(|event| event.involved_object.name.as_deref().is_some_and(|name| names.contains(&name)));
+        }
+        facts.access_reviews.retain(|review| names.contains(&review.controller_name));
+        facts
+    }
 }
 
 /// Times of two clocks at about the same moment.

@@ -210,12 +210,12 @@ fn stop(out: &mut dyn Write, remaining: &[SelectedLease], done: &str, why: &Fact
 }
 
 /// Prints an error on one line. Always returns `false`.
-fn fail(out: &mut dyn Write, why: &str) -> bool {
+pub(crate) fn fail(out: &mut dyn Write, why: &str) -> bool {
     say(out, &format!("error: {why}"));
     false
 }
 
 /// Prints a line. It is no error if a reader closes the pipe before all output is written.
-fn say(out: &mut dyn Write, line: &str) {
+pub(crate) fn say(out: &mut dyn Write, line: &str) {
     drop(writeln!(out, "{line}"));
 }

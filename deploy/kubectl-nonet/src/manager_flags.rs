@@ -30,6 +30,32 @@ pub fn enables_beta_gate(command_line: &[String], gate: &str) -> bool {
     value(gate).or_else(|| value("AllBeta")).unwrap_or_default()
 }
 
+/// Whether loops are switched on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// The loops run in kube-controller-manager.
+    On,
+    /// The loops do not run in kube-controller-manager.
+    Off,
+}
+
+/// Returns a value of `--controllers` that switches loops on or off and keeps all other items. `loops` are canonical names.
+pub fn switch_loops(list: &str, loops: &[&str], switch: Switch) -> String {
+    let items = list.trim().trim_matches(['"', '\'']).split(',').map(str::trim).filter(|item| !item.is_empty());
+    let is_switched = |item: &str| {
+        let name = item.strip_prefix('-').unwrap_or(item);
+        // A list with one name switches on the loop with this name or alias, and no other loop.
+        name != "*" && loops.iter().any(|canonical| ControllersFlag::parse(name).switches_loop_on(canonical))
+    };
+    let mut items: Vec<String> = items.filter(|item| !is_switched(item)).map(str::to_owned).collect();
+    match (items.iter().any(|item| item == "*"), switch) {
+        (true, Switch::Off) => items.extend(loops.iter().map(|name| format!("-{name}"))),
+        (false, Switch::On) => items.extend(loops.iter().map(|name| (*name).to_owned())),
+        (true, Switch::On) | (false, Switch::Off) => {}
+    }
+    items.join(",")
+}
+
 /// Reads the value of `--controllers` that the next `kubeadm upgrade` will use from a `ClusterConfiguration`.
 ///
 /// `extraArgs` is a list of names and values in v1beta4, and a map in v1beta3.
@@ -75,6 +101,27 @@ mod tests {
             [("x --on", true), ("x --on=true", true), ("x --on --on=false", false), ("x --one", false)]
         {
             assert_eq!(is_switched_on(&line(text), "on"), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn loops_are_switched_and_other_items_stay() {
+        let loops = ["job-controller", "ttl-after-finished-controller"];
+        for (list, switch, expected) in [
+            ("*", Switch::Off, "*,-job-controller,-ttl-after-finished-controller"),
+            (
+                "*,tokencleaner,-job,-cronjob",
+                Switch::Off,
+                "*,tokencleaner,-cronjob,-job-controller,-ttl-after-finished-controller",
+            ),
+            ("*,-job,-ttl-after-finished-controller,-cronjob", Switch::On, "*,-cronjob"),
+            ("job,cronjob", Switch::Off, "cronjob"),
+            ("cronjob", Switch::On, "cronjob,job-controller,ttl-after-finished-controller"),
+        ] {
+            let new = switch_loops(list, &loops, switch);
+            assert_eq!(new, expected, "{list}");
+            let is_on = loops.iter().map(|name| ControllersFlag::parse(&new).switches_loop_on(name));
+            assert!(is_on.eq([switch == Switch::On; 2]), "{new}");
         }
     }
 

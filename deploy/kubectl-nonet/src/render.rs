@@ -1,5 +1,7 @@
 //! Renders findings as text or JSON.
 
+pub mod status;
+
 use serde_json::json;
 
 use crate::{
@@ -9,13 +11,21 @@ use crate::{
 
 /// Renders findings as lines of status, topic and text. A line with an arrow contains the remedy. The last line is a summary.
 pub fn to_text(findings: &[Finding]) -> String {
-    let line = |finding: &Finding| {
-        let line = format!("{:<8} {:<13} {}\n", finding.status, finding.topic, finding.found);
-        let remedy = finding.remedy.as_ref().map(|remedy| format!("{:<8} {:<13} -> {remedy}\n", "", ""));
-        line + &remedy.unwrap_or_default()
-    };
     let lines: String = findings.iter().map(line).collect();
     format!("{lines}{}\n", summary(findings))
+}
+
+/// Renders the findings that need attention as [`to_text`] does. The summary counts all findings.
+pub(crate) fn attention_to_text(findings: &[Finding]) -> String {
+    let lines: String = findings.iter().filter(|finding| finding.status >= FindingStatus::Warning).map(line).collect();
+    format!("{lines}{}\n", summary(findings))
+}
+
+/// Renders a finding as one line, and its remedy as a second one.
+pub(crate) fn line(finding: &Finding) -> String {
+    let line = format!("{:<8} {:<13} {}\n", finding.status, finding.topic, finding.found);
+    let remedy = finding.remedy.as_ref().map(|remedy| format!("{:<8} {:<13} -> {remedy}\n", "", ""));
+    line + &remedy.unwrap_or_default()
 }
 
 /// Renders findings as one JSON object with a summary.

@@ -6,11 +6,14 @@ use std::{path::PathBuf, time::Duration};
 
 use common::clock::Clock;
 use kubectl_nonet::{
-    check::{PlannedOperation, check},
+    check::{PlannedOperation, check, status::status},
     connection::Connection,
+    facts::BuiltInControllersFlag,
     finding::{Finding, FindingStatus, exit_code},
     gather::{GatherOptions, gather_facts},
     hand_over::{self, ReleaseOptions},
+    procedure::{Procedure, ProcedureOptions},
+    render::status::{to_json, to_text},
 };
 use sandbox::{ADMIN, Action, Credential, Rule, Sandbox, Server, Tls};
 use serde_json::{Value, json};
@@ -422,4 +425,127 @@ async fn a_release_in_one_namespace_finds_the_installation_in_another_one() {
     let words = "error: deployment-controller is installed in the namespace other, too, and is not held there";
     assert!(!done && out.starts_with(words), "{out}");
     assert_eq!(cluster.sandbox.resource_version(), written);
+}
+
+/// Flag of a kube-controller-manager with the loops of deployment-controller switched off.
+const OFF: &str = "*,-deployment-controller";
+const STEP_1: &str = "step 1 of 4: check before the hand-over of deployment-controller\n";
+const STEP_2: &str = "step 2 of 4: switch the loops of kube-controller-manager off, which you do\n";
+const STEP_4: &str = "step 4 of 4: check after the hand-over\n";
+const LEADER_LAST: &str = "set it on each control-plane node, and on cp-0, where the leader runs, last\n";
+const LEADER_FIRST: &str = "set it on each control-plane node, and on cp-0, where the leader runs, first\n";
+const SET_OFF: &str =
+    "set the flag of kube-controller-manager (kube-controller-manager-cp-0): --controllers=*,-deployment-controller\n";
+const SET_ON: &str = "set the flag of kube-controller-manager (kube-controller-manager-cp-0): --controllers=*\n";
+const WAITING_OFF: &str = "waiting: kube-controller-manager (kube-controller-manager-cp-0) has deployment-controller switched on: \
+    add -deployment-controller to --controllers, in kubeadm-config too, on each control-plane node\n";
+const WAITING_ON: &str = "waiting: kube-controller-manager does not run deployment-controller: switched off\n";
+const RELEASED: &str = "step 3 of 4: release the Leases\n\
+    deployment-controller: released, led by nonet-deployment-controller-b_2\n";
+const HELD: &str = "step 1 of 3: hold the Leases of deployment-controller\n\
+    deployment-controller: held; its leader nonet-deployment-controller-a_1 ends within two seconds\n\
+    done: no process leads\n";
+const STEP_2_BACK: &str = "step 2 of 3: switch the loops of kube-controller-manager on, which you do\n";
+const STEP_3_BACK: &str = "step 3 of 3: check before the removal\n";
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    HandOver,
+    Back,
+}
+
+impl Cluster {
+    /// Creates a cluster in which Nonet stands by, ready for the hand-over of deployment-controller.
+    async fn before_hand_over(name: &str) -> Self {
+        let cluster = Self::handed_over(name).await;
+        cluster.manager("*").await;
+        cluster.held_lease_instead(CONTROLLER).await;
+        cluster.ready_pod().await;
+        cluster
+    }
+
+    async fn held_lease_instead(&self, name: &str) {
+        self.sandbox.delete("leases.coordination.k8s.io", Some("kube-system"), name).await.unwrap();
+        self.held_lease(name).await;
+    }
+
+    async fn ready_pod(&self) {
+        let status = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let name = "nonet-deployment-controller-a";
+        self.sandbox.merge("pods", Some("kube-system"), name, Some("status"), status).await.unwrap();
+    }
+
+    fn options(dry_run: bool, switch_timeout: Duration) -> ProcedureOptions {
+        ProcedureOptions {
+            names: Vec::new(),
+            gather: GatherOptions { all_namespaces: true, ..GatherOptions::default() },
+            stated_list: None,
+            dry_run,
+            seconds_to_lead: 5,
+            switch_timeout,
+        }
+    }
+
+    /// Runs a procedure beside standbys. Returns whether it succeeded, and its output with `N s` instead of each time.
+    async fn run(&self, way: Way, options: ProcedureOptions) -> (bool, String) {
+        let (connection, clock, mut out) = (self.connect().await, Clock::system(), Vec::new());
+        let mut procedure = Procedure::new(&connection, &clock, options, &mut out);
+        let running = async {
+            match way {
+                Way::HandOver => Box::pin(procedure.hand_over()).await,
+                Way::Back => Box::pin(procedure.way_back()).await,
+            }
+        };
+        let done = tokio::select! {
+            done = running => done.unwrap(),
+            () = self.stand_by() => panic!("standbys never end"),
+        };
+        (done, String::from_utf8(out).unwrap())
+    }
+
+    /// Replaces the manager, as an operator does who types the flag a few seconds after the command began to wait.
+    async fn switch_later(&self, controllers: &str) {
+        Clock::system().sleep(Duration::from_secs(8)).await;
+        self.manager(controllers).await;
+        self.lease("kube-controller-manager", "cp-0_2").await;
+    }
+
+    /// Returns the writes of the caller.
+    fn writes_of_caller(&self) -> Vec<String> {
+        let all = self.sandbox.writes().all();
+        all.iter().filter(|write| format!("{write:?}").contains(ADMIN)).map(|write| format!("{write:?}")).collect()
+    }
+
+    async fn status(&self) -> (u8, String) {
+        let connection = self.connect().await;
+        let facts = Box::pin(gather_facts(&connection, &Clock::system(), GatherOptions::default())).await.unwrap();
+        let report = status(&facts);
+        let parsed: Value = serde_json::from_str(&to_json(&report)).unwrap();
+        assert_eq!(parsed["exitCode"], report.exit_code());
+        (report.exit_code(), to_text(&report))
+    }
+}
+
+/// Returns the lines with times and summaries of findings cut off, which depend on the machine.
+#[track_caller]
+fn assert_lines(out: &str, expected: &[&str]) {
+    let is_counted = |line: &&str| !line.contains(" unknown, ");
+    let lines: Vec<&str> = out.lines().filter(is_counted).collect();
+    let expected = expected.concat();
+    assert_eq!(lines, expected.lines().collect::<Vec<_>>(), "{out}");
+}
+
+#[tokio::test]
+async fn a_hand_over_waits_for_the_operator_and_releases() {
+    let cluster = Cluster::before_hand_over("procedure-to-the-end").await;
+    let options = Cluster::options(false, Duration::from_secs(60));
+    let ((done, out), ()) = tokio::join!(cluster.run(Way::HandOver, options), cluster.switch_later(OFF));
+    let (lines, summary) = out.trim_end().rsplit_once('\n').unwrap();
+    assert_lines(
+        lines,
+        &[STEP_1, STEP_2, SET_OFF, LEADER_LAST, WAITING_OFF, "done: no kube-controller-manager runs them\n", RELEASED, STEP_4],
+    );
+    assert!(summary.starts_with("handed over: deployment-controller; no process ran their loops for at most "), "{out}");
+    assert!(done);
+    assert_eq!(cluster.read_lease(CONTROLLER).await["holderIdentity"], "nonet-deployment-controller-b_2");
 }

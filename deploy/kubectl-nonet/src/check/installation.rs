@@ -55,10 +55,15 @@ impl Installation<'_> {
         templates.chain(self.pods_in_election().filter_map(|pod| pod.spec.as_ref()))
     }
 
-    /// Whether the holder of the Lease is one of the Pods. A Pod in the host network uses the name of its node as its identity.
+    /// Whether the holder of the Lease is one of the Pods.
     pub(super) fn has_pod_with_identity(&self, holder: &str) -> bool {
+        self.pod_with_identity(holder).is_some()
+    }
+
+    /// Returns the Pod that is the holder of the Lease. A Pod in the host network uses the name of its node as its identity.
+    pub(super) fn pod_with_identity(&self, holder: &str) -> Option<&Pod> {
         let host = host_of_identity(holder);
-        self.pods_in_election().any(|pod| {
+        self.pods_in_election().find(|pod| {
             let spec = pod.spec.as_ref();
             let on_host = spec.and_then(|spec| spec.host_network).unwrap_or_default();
             let node = spec.and_then(|spec| spec.node_name.as_deref());

@@ -104,7 +104,7 @@ pub(crate) fn second_writers(facts: &Facts, selected: &[SelectedLease]) -> Vec<S
 }
 
 /// Returns a line for the loops that kube-controller-manager runs, or may run.
-fn built_in_writers(facts: &Facts, held: &[&SelectedLease]) -> Vec<String> {
+pub(crate) fn built_in_writers(facts: &Facts, held: &[&SelectedLease]) -> Vec<String> {
     let built_in = KubeControllerManagers::from_facts(&facts.kube_controller_manager);
     let mut running: BTreeMap<Vec<String>, Vec<&str>> = BTreeMap::new();
     let mut unknown = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::built_in_flags::ControllersFlag;
+use common::built_in_flags::{ControllersFlag, values_of_flag};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::{
@@ -108,6 +108,32 @@ impl<'a> KubeControllerManagers<'a> {
         };
         let mut lists = self.processes.iter().map(|process| &process.controllers).chain(stated);
         lists.any(|list| list.switches_loop_on("*") && !list.switches_loop_on(name))
+    }
+
+    /// Returns each Pod with its value of `--controllers`, which is `*` without the flag.
+    pub(in crate::check) fn controllers_lists(&self) -> Vec<(&str, String)> {
+        let list = |process: &Process<'_>| {
+            let values = values_of_flag(&process.command_line, "controllers");
+            if values.is_empty() { "*".to_owned() } else { values.join(",") }
+        };
+        self.processes.iter().map(|process| (process.name(), list(process))).collect()
+    }
+
+    /// Returns the node, or the machine, of the leader; `None` without a leader.
+    pub(in crate::check) fn leader_host(&self) -> Option<&'a str> {
+        let LeaderElectionState::Led { holder, .. } = self.election else { return None };
+        Some(host_of_identity(holder))
+    }
+
+    /// Whether a manager leads that is one of the Pods and renews its Lease, or that needs no Lease. Stated flags count as read.
+    pub(in crate::check) fn has_known_leader(&self) -> bool {
+        let leads = match self.election {
+            LeaderElectionState::Led { holder, is_stalled, .. } => !is_stalled && self.has_manager(holder),
+            _ => false,
+        };
+        leads
+            || self.facts.built_in_controllers_flag.is_some()
+            || self.processes.iter().any(|process| !process.uses_leader_election)
     }
 
     /// Whether a kube-controller-manager is known to exist.
