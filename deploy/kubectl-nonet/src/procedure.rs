@@ -88,7 +88,10 @@ impl<'a> Procedure<'a> {
         }
         let (untouched, switched): (Vec<_>, Vec<_>) =
             open.iter().copied().partition(|lease| lease.has_leader || switch::is_run_by_manager(&facts, lease));
-        let mut findings = check_controllers(&facts, PlannedOperation::HandOver, &names(&untouched));
+        let mut findings = Vec::new();
+        if !untouched.is_empty() {
+            findings = check_controllers(&facts, PlannedOperation::HandOver, &names(&untouched));
+        }
         // An earlier invocation began the switch of these loops. Step 2 judges them.
         let of_switched = check_controllers(&facts, PlannedOperation::HandOver, &names(&switched));
         for finding in of_switched.into_iter().filter(|finding| finding.topic != Topic::Loops) {
@@ -103,7 +106,7 @@ impl<'a> Procedure<'a> {
             return Ok(false);
         }
 
-        self.say("step 2 of 4: switch the loops of kube-controller-manager off, which you do");
+        self.say("step 2 of 4: you switch the loops off in kube-controller-manager");
         let mut idle_since = None;
         let mut latest = facts.clone();
         if on.is_empty() {
@@ -189,7 +192,7 @@ impl<'a> Procedure<'a> {
             latest = facts;
         }
 
-        self.say("step 2 of 3: switch the loops of kube-controller-manager on, which you do");
+        self.say("step 2 of 3: you switch the loops on in kube-controller-manager");
         let idle: Vec<_> =
             all.iter().copied().filter(|lease| !switch::idle_loops(&latest, &[*lease]).is_empty()).collect();
         if idle.is_empty() {
@@ -279,7 +282,7 @@ impl<'a> Procedure<'a> {
             None => String::new(),
             Some((seconds, true)) => format!("; no process ran their loops for at most {seconds} s"),
             Some((seconds, false)) => {
-                format!("; no process ran their loops for {seconds} s of this command, and before it")
+                format!("; no process ran their loops when this command began, and for {seconds} s more")
             }
         };
         self.say(&format!("{what}: {}{interval}", list_names(selected)));

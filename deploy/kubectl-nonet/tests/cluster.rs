@@ -4,7 +4,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use common::clock::Clock;
+use common::{built_in_flags::ControllersFlag, clock::Clock};
 use kubectl_nonet::{
     check::{PlannedOperation, check, status::status},
     connection::Connection,
@@ -430,7 +430,7 @@ async fn a_release_in_one_namespace_finds_the_installation_in_another_one() {
 /// Flag of a kube-controller-manager with the loops of deployment-controller switched off.
 const OFF: &str = "*,-deployment-controller";
 const STEP_1: &str = "step 1 of 4: check before the hand-over of deployment-controller\n";
-const STEP_2: &str = "step 2 of 4: switch the loops of kube-controller-manager off, which you do\n";
+const STEP_2: &str = "step 2 of 4: you switch the loops off in kube-controller-manager\n";
 const STEP_4: &str = "step 4 of 4: check after the hand-over\n";
 const LEADER_LAST: &str = "set it on each control-plane node, and on cp-0, where the leader runs, last\n";
 const LEADER_FIRST: &str = "set it on each control-plane node, and on cp-0, where the leader runs, first\n";
@@ -445,8 +445,10 @@ const RELEASED: &str = "step 3 of 4: release the Leases\n\
 const HELD: &str = "step 1 of 3: hold the Leases of deployment-controller\n\
     deployment-controller: held; its leader nonet-deployment-controller-a_1 ends within two seconds\n\
     done: no process leads\n";
-const STEP_2_BACK: &str = "step 2 of 3: switch the loops of kube-controller-manager on, which you do\n";
+const STEP_2_BACK: &str = "step 2 of 3: you switch the loops on in kube-controller-manager\n";
 const STEP_3_BACK: &str = "step 3 of 3: check before the removal\n";
+
+const FINE: &str = "0 problems, 0 unknown, 0 warnings, 10 ok\n";
 
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
@@ -460,7 +462,7 @@ impl Cluster {
         let cluster = Self::handed_over(name).await;
         cluster.manager("*").await;
         cluster.held_lease_instead(CONTROLLER).await;
-        cluster.ready_pod().await;
+        cluster.ready_pods().await;
         cluster
     }
 
@@ -469,10 +471,17 @@ impl Cluster {
         self.held_lease(name).await;
     }
 
-    async fn ready_pod(&self) {
+    /// Adds the standby that takes free Leases, and makes both Pods ready.
+    async fn ready_pods(&self) {
+        let mut pod = self.sandbox.get("pods", Some("kube-system"), "nonet-deployment-controller-a").await.unwrap();
+        let labels = pod["metadata"]["labels"].take();
+        let spec = json!({"containers": [{"name": "controller", "image": "registry.example/nonet/deployment-controller:v0.1.0"}]});
+        let metadata = json!({"name": "nonet-deployment-controller-b", "namespace": "kube-system", "labels": labels});
+        self.apply(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})).await;
         let status = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-        let name = "nonet-deployment-controller-a";
-        self.sandbox.merge("pods", Some("kube-system"), name, Some("status"), status).await.unwrap();
+        for name in ["nonet-deployment-controller-a", "nonet-deployment-controller-b"] {
+            self.sandbox.merge("pods", Some("kube-system"), name, Some("status"), status.clone()).await.unwrap();
+        }
     }
 
     fn options(dry_run: bool, switch_timeout: Duration) -> ProcedureOptions {
@@ -486,7 +495,7 @@ impl Cluster {
         }
     }
 
-    /// Runs a procedure beside standbys. Returns whether it succeeded, and its output with `N s` instead of each time.
+    /// Runs a procedure beside standbys. Returns whether it succeeded, and its output.
     async fn run(&self, way: Way, options: ProcedureOptions) -> (bool, String) {
         let (connection, clock, mut out) = (self.connect().await, Clock::system(), Vec::new());
         let mut procedure = Procedure::new(&connection, &clock, options, &mut out);
@@ -500,7 +509,7 @@ impl Cluster {
             done = running => done.unwrap(),
             () = self.stand_by() => panic!("standbys never end"),
         };
-        (done, String::from_utf8(out).unwrap())
+        (done, without_times(&String::from_utf8(out).unwrap()))
     }
 
     /// Replaces the manager, as an operator does who types the flag a few seconds after the command began to wait.
@@ -510,29 +519,25 @@ impl Cluster {
         self.lease("kube-controller-manager", "cp-0_2").await;
     }
 
-    /// Returns the writes of the caller.
-    fn writes_of_caller(&self) -> Vec<String> {
-        let all = self.sandbox.writes().all();
-        all.iter().filter(|write| format!("{write:?}").contains(ADMIN)).map(|write| format!("{write:?}")).collect()
-    }
-
     async fn status(&self) -> (u8, String) {
         let connection = self.connect().await;
         let facts = Box::pin(gather_facts(&connection, &Clock::system(), GatherOptions::default())).await.unwrap();
         let report = status(&facts);
         let parsed: Value = serde_json::from_str(&to_json(&report)).unwrap();
         assert_eq!(parsed["exitCode"], report.exit_code());
-        (report.exit_code(), to_text(&report))
+        (report.exit_code(), without_times(&to_text(&report)))
     }
 }
 
-/// Returns the lines with times and summaries of findings cut off, which depend on the machine.
-#[track_caller]
-fn assert_lines(out: &str, expected: &[&str]) {
-    let is_counted = |line: &&str| !line.contains(" unknown, ");
-    let lines: Vec<&str> = out.lines().filter(is_counted).collect();
-    let expected = expected.concat();
-    assert_eq!(lines, expected.lines().collect::<Vec<_>>(), "{out}");
+/// Replaces each number of seconds by `N`.
+fn without_times(text: &str) -> String {
+    let words: Vec<&str> = text.split(' ').collect();
+    let is_number = |word: &str| word.parse::<u32>().is_ok();
+    let is_seconds = |next: Option<&&str>| next.is_some_and(|next| *next == "s" || next.starts_with("s\n"));
+    let word = |(index, word): (usize, &&str)| {
+        if is_number(word) && is_seconds(words.get(index + 1)) { "N".to_owned() } else { (*word).to_owned() }
+    };
+    words.iter().enumerate().map(word).collect::<Vec<_>>().join(" ")
 }
 
 #[tokio::test]
@@ -540,12 +545,333 @@ async fn a_hand_over_waits_for_the_operator_and_releases() {
     let cluster = Cluster::before_hand_over("procedure-to-the-end").await;
     let options = Cluster::options(false, Duration::from_secs(60));
     let ((done, out), ()) = tokio::join!(cluster.run(Way::HandOver, options), cluster.switch_later(OFF));
-    let (lines, summary) = out.trim_end().rsplit_once('\n').unwrap();
-    assert_lines(
-        lines,
-        &[STEP_1, STEP_2, SET_OFF, LEADER_LAST, WAITING_OFF, "done: no kube-controller-manager runs them\n", RELEASED, STEP_4],
-    );
-    assert!(summary.starts_with("handed over: deployment-controller; no process ran their loops for at most "), "{out}");
+    let expected = [
+        STEP_1,
+        FINE,
+        STEP_2,
+        SET_OFF,
+        LEADER_LAST,
+        WAITING_OFF,
+        "done: no kube-controller-manager runs them\n",
+        RELEASED,
+        STEP_4,
+        FINE,
+        "handed over: deployment-controller; no process ran their loops for at most N s\n",
+    ];
+    assert_eq!(out, expected.concat());
     assert!(done);
     assert_eq!(cluster.read_lease(CONTROLLER).await["holderIdentity"], "nonet-deployment-controller-b_2");
+}
+
+#[tokio::test]
+async fn a_dry_run_of_a_hand_over_writes_nothing() {
+    let cluster = Cluster::before_hand_over("procedure-dry-run").await;
+    cluster.sandbox.writes().clear();
+    let (done, out) = cluster.run(Way::HandOver, Cluster::options(true, Duration::from_secs(60))).await;
+    let expected = [
+        STEP_1,
+        FINE,
+        STEP_2,
+        SET_OFF,
+        LEADER_LAST,
+        "dry run: would wait until no kube-controller-manager runs them\n",
+        "step 3 of 4: release the Leases\n",
+        "dry run: would release deployment-controller, and wait for their leaders\n",
+        STEP_4,
+        "dry run: would check that Nonet alone runs the loops; nothing was written\n",
+    ];
+    assert_eq!(out, expected.concat());
+    assert!(done);
+    assert_eq!(cluster.sandbox.writes().all().len(), 0);
+}
+
+#[tokio::test]
+async fn a_hand_over_with_a_problem_writes_nothing_and_names_the_way_out() {
+    let cluster = Cluster::before_hand_over("procedure-problem").await;
+    cluster.sandbox.delete("leases.coordination.k8s.io", Some("kube-system"), CONTROLLER).await.unwrap();
+    cluster.sandbox.writes().clear();
+    let (done, out) = cluster.run(Way::HandOver, Cluster::options(false, Duration::from_secs(60))).await;
+    let expected = [
+        STEP_1,
+        "problem  leases        deployment-controller: there is no Lease yet; a running process creates it held after ten seconds\n",
+        "                       -> kubectl -n kube-system get pods -l app.kubernetes.io/name=deployment-controller\n",
+        "1 problem, 0 unknown, 0 warnings, 9 ok\n",
+        "nothing was changed: correct the problems, and type the same command again\n",
+    ];
+    assert_eq!(out, expected.concat());
+    assert!(!done);
+    assert_eq!(cluster.sandbox.writes().all().len(), 0);
+}
+
+#[tokio::test]
+async fn an_interrupted_hand_over_continues() {
+    let cluster = Cluster::before_hand_over("procedure-interrupted").await;
+    cluster.sandbox.writes().clear();
+    let options = Cluster::options(false, Duration::from_millis(1));
+    let (done, out) = cluster.run(Way::HandOver, options.clone()).await;
+    let expected = [
+        STEP_1,
+        FINE,
+        STEP_2,
+        SET_OFF,
+        LEADER_LAST,
+        WAITING_OFF,
+        "error: the loops are not off after 1ms; type the same command again to wait longer\n",
+        "to continue, type the same command again; to undo it: kubectl nonet way-back deployment-controller\n",
+    ];
+    assert_eq!(out, expected.concat());
+    assert!(!done);
+    assert_eq!(cluster.sandbox.writes().all().len(), 0);
+
+    cluster.manager(OFF).await;
+    let (done, out) = cluster.run(Way::HandOver, options.clone()).await;
+    let expected = [
+        STEP_1,
+        "0 problems, 0 unknown, 0 warnings, 8 ok\n",
+        STEP_2,
+        "already done: no kube-controller-manager runs them\n",
+        RELEASED,
+        STEP_4,
+        FINE,
+        "handed over: deployment-controller; no process ran their loops when this command began, and for N s more\n",
+    ];
+    assert_eq!(out, expected.concat());
+    assert!(done);
+
+    cluster.sandbox.writes().clear();
+    let (done, out) = cluster.run(Way::HandOver, options).await;
+    let expected = [
+        STEP_1,
+        "already handed over: deployment-controller\n",
+        "nothing to check, because nothing is left to hand over\n",
+        STEP_2,
+        "already done: no kube-controller-manager runs them\n",
+        "step 3 of 4: release the Leases\n",
+        "deployment-controller: not held; it has the holder nonet-deployment-controller-b_2\n",
+        STEP_4,
+        FINE,
+        "handed over: deployment-controller\n",
+    ];
+    assert_eq!(out, expected.concat());
+    assert!(done);
+    assert_eq!(cluster.sandbox.writes().all().len(), 0);
+}
+
+#[tokio::test]
+async fn the_way_back_holds_and_waits_for_the_operator() {
+    let cluster = Cluster::handed_over("way-back").await;
+    cluster.ready_pods().await;
+    let options = Cluster::options(false, Duration::from_secs(60));
+    let ((done, out), ()) = tokio::join!(cluster.run(Way::Back, options.clone()), cluster.switch_later("*"));
+    let expected = [
+        HELD,
+        STEP_2_BACK,
+        SET_ON,
+        LEADER_FIRST,
+        WAITING_ON,
+        "done: a kube-controller-manager leads and runs them\n",
+        STEP_3_BACK,
+        FINE,
+        "given back: deployment-controller; no process ran their loops for at most N s\n",
+    ];
+    assert_eq!(out, expected.concat());
+    assert!(done);
+    assert_eq!(cluster.read_lease(CONTROLLER).await["holderIdentity"], HOLD);
+
+    cluster.sandbox.writes().clear();
+    cluster.lease("kube-controller-manager", "cp-0_2").await;
+    let written = cluster.sandbox.writes().all().len();
+    let (done, out) = cluster.run(Way::Back, options).await;
+    let expected = [
+        "step 1 of 3: hold the Leases of deployment-controller\n",
+        "already done: all of them are held\n",
+        STEP_2_BACK,
+        "already done: a kube-controller-manager leads and runs them\n",
+        STEP_3_BACK,
+        FINE,
+        "given back: deployment-controller\n",
+    ];
+    assert_eq!(out, expected.concat());
+    assert!(done);
+    assert_eq!(cluster.sandbox.writes().all().len(), written);
+}
+
+#[tokio::test]
+async fn an_interrupted_way_back_continues() {
+    let cluster = Cluster::handed_over("way-back-interrupted").await;
+    cluster.ready_pods().await;
+    cluster.sandbox.writes().clear();
+    let (done, out) = cluster.run(Way::Back, Cluster::options(true, Duration::from_millis(1))).await;
+    let expected = [
+        "step 1 of 3: hold the Leases of deployment-controller\n",
+        "dry run: would hold deployment-controller: its Lease is not held\n",
+        STEP_2_BACK,
+        SET_ON,
+        LEADER_FIRST,
+        "dry run: would wait until a kube-controller-manager leads and runs them\n",
+        STEP_3_BACK,
+        "dry run: would check that the built-in loops run and that no replica of Nonet leads; nothing was written\n",
+    ];
+    assert_eq!(out, expected.concat());
+    assert!(done);
+    assert_eq!(cluster.sandbox.writes().all().len(), 0);
+
+    let options = Cluster::options(false, Duration::from_millis(1));
+    let (done, out) = cluster.run(Way::Back, options.clone()).await;
+    let expected = [
+        HELD,
+        STEP_2_BACK,
+        SET_ON,
+        LEADER_FIRST,
+        WAITING_ON,
+        "error: the loops are not on after 1ms; type the same command again to wait longer\n",
+        "to continue, type the same command again; to undo it: kubectl nonet hand-over deployment-controller\n",
+    ];
+    assert_eq!(out, expected.concat());
+    assert!(!done);
+
+    cluster.manager("*").await;
+    cluster.lease("kube-controller-manager", "cp-0_2").await;
+    let (done, out) = cluster.run(Way::Back, options).await;
+    assert!(done && out.ends_with("given back: deployment-controller\n"), "{out}");
+}
+
+#[tokio::test]
+async fn a_hand_over_beside_a_hidden_manager_needs_its_flag() {
+    let cluster = Cluster::before_hand_over("procedure-hidden").await;
+    cluster.sandbox.delete("pods", Some("kube-system"), "kube-controller-manager-cp-0").await.unwrap();
+    cluster.sandbox.writes().clear();
+    let mut options = Cluster::options(false, Duration::from_secs(60));
+    let (done, out) = cluster.run(Way::HandOver, options.clone()).await;
+    let expected = "error: cannot tell which loops kube-controller-manager runs, because it has no Pod: find out its flag \
+        --controllers, and repeat the command with --built-in-controllers LIST, or with none if there is no \
+        kube-controller-manager\n";
+    assert_eq!((done, out.as_str()), (false, expected));
+
+    let state = |options: &mut ProcedureOptions, list: &str| {
+        options.stated_list = Some(list.to_owned());
+        let parsed = ControllersFlag::parse(list);
+        options.gather.built_in_controllers_flag = Some(BuiltInControllersFlag::Controllers(parsed));
+    };
+    state(&mut options, "*,tokencleaner");
+    let (done, out) = cluster.run(Way::HandOver, options.clone()).await;
+    let expected = [
+        STEP_1,
+        "0 problems, 0 unknown, 0 warnings, 8 ok\n",
+        STEP_2,
+        "set the flag of kube-controller-manager (by --built-in-controllers): --controllers=*,tokencleaner,-deployment-controller\n",
+        "error: by --built-in-controllers, the loops are not off: set the flag, and type the same command with its new value\n",
+        "to continue, type the same command again; to undo it: kubectl nonet way-back deployment-controller\n",
+    ];
+    assert_eq!(out, expected.concat());
+    assert!(!done);
+    assert_eq!(cluster.sandbox.writes().all().len(), 0);
+
+    state(&mut options, "*,tokencleaner,-deployment-controller");
+    let (done, out) = cluster.run(Way::HandOver, options).await;
+    assert!(done && out.contains(RELEASED), "{out}");
+}
+
+#[tokio::test]
+async fn status_shows_each_state_of_an_election() {
+    let cluster = Cluster::handed_over("status").await;
+    cluster.ready_pods().await;
+    let row = |out: &str| {
+        let row = out.lines().find(|line| line.starts_with("deployment-controller")).unwrap();
+        row.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>().join("|")
+    };
+    let (code, out) = cluster.status().await;
+    let expected = "\
+CONTROLLER              NAMESPACE     STATE   STANDBYS    LED FOR   LEADER                            VERSION   IMAGE
+deployment-controller   kube-system   leads   1/1 ready   N s       nonet-deployment-controller-a_1   -         deployment-controller:v0.1.0
+queues, failing keys, watches and shadow differences are in the answers of each process, which need a token (docs/operating.md, Read the reasons):
+  kubectl -n kube-system port-forward pod/nonet-deployment-controller-a 20257:10257
+";
+    assert_eq!(out, expected);
+    assert_eq!(code, 0);
+
+    let leases = "leases.coordination.k8s.io";
+    let annotations = json!({"metadata": {"annotations": {"nonet/version": "0.2.0+abc", "nonet/probation": "1m"}}});
+    cluster.sandbox.merge(leases, Some("kube-system"), CONTROLLER, None, annotations).await.unwrap();
+    let (code, out) = cluster.status().await;
+    let rest = "nonet-deployment-controller-a_1|0.2.0+abc|deployment-controller:v0.1.0";
+    assert_eq!(row(&out), format!("deployment-controller|kube-system|on probation|1/1 ready|N s|{rest}"));
+    assert_eq!(code, 0);
+
+    let rest = "2/2 ready|-|-|-|deployment-controller:v0.1.0";
+    cluster.lease(CONTROLLER, HOLD).await;
+    let (code, out) = cluster.status().await;
+    assert_eq!(row(&out), format!("deployment-controller|kube-system|held after leading|{rest}"));
+    assert!(out.contains("problem  loops         no process runs deployment-controller: "), "{out}");
+    assert_eq!(code, 1);
+
+    cluster.manager("*").await;
+    cluster.held_lease_instead(CONTROLLER).await;
+    let (code, out) = cluster.status().await;
+    assert_eq!(row(&out), format!("deployment-controller|kube-system|held|{rest}"));
+    assert!(!out.contains("problem"), "{out}");
+    assert_eq!(code, 1);
+
+    for (spec, state) in [
+        (
+            json!({"holderIdentity": "x_1", "leaseDurationSeconds": 15, "renewTime": "2020-01-01T00:00:00.000000Z"}),
+            "expired",
+        ),
+        (json!({"holderIdentity": "", "leaseDurationSeconds": 1}), "free"),
+    ] {
+        cluster.sandbox.merge(leases, Some("kube-system"), CONTROLLER, None, json!({"spec": spec})).await.unwrap();
+        let (code, out) = cluster.status().await;
+        assert_eq!((row(&out), code), (format!("deployment-controller|kube-system|{state}|{rest}"), 1));
+    }
+    cluster.sandbox.delete(leases, Some("kube-system"), CONTROLLER).await.unwrap();
+    let (code, out) = cluster.status().await;
+    assert_eq!((row(&out), code), (format!("deployment-controller|kube-system|no Lease|{rest}"), 1));
+}
+
+#[tokio::test]
+async fn status_shows_shadows_and_a_cluster_without_nonet() {
+    let cluster = Cluster::handed_over("status-shadow").await;
+    cluster.manager("*").await;
+    for (resource, name) in
+        [("pods", "nonet-deployment-controller-a"), ("deployments.apps", "nonet-deployment-controller")]
+    {
+        cluster.sandbox.delete(resource, Some("kube-system"), name).await.unwrap();
+    }
+    cluster.sandbox.delete("leases.coordination.k8s.io", Some("kube-system"), CONTROLLER).await.unwrap();
+    let (code, out) = cluster.status().await;
+    let expected = "Nonet is not installed in this cluster; kube-controller-manager is led by cp-0_1, which renewed its Lease N s ago\n";
+    assert_eq!((code, out.as_str()), (0, expected));
+
+    let labels = json!({
+        "app.kubernetes.io/name": CONTROLLER, "app.kubernetes.io/component": "shadow", "app.kubernetes.io/part-of": "nonet",
+    });
+    let spec =
+        json!({"containers": [{"name": "controller", "image": "r.example/deployment-controller:v0.2.0@sha256:1"}]});
+    let shadow = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "shadow-deployment-controller", "namespace": "kube-system", "labels": labels},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}},
+    });
+    cluster.apply(shadow).await;
+    let (code, out) = cluster.status().await;
+    let expected = "\
+CONTROLLER              NAMESPACE     STATE    STANDBYS    LED FOR   LEADER   VERSION   IMAGE
+deployment-controller   kube-system   shadow   0/1 ready   -         -        -         deployment-controller:v0.2.0
+";
+    assert_eq!((code, out.as_str()), (0, expected));
+}
+
+#[tokio::test]
+async fn status_without_rights_is_unknown() {
+    let cluster = Cluster::handed_over("status-forbidden").await;
+    cluster.log_in("nobody", Credential::Token);
+    let (code, out) = cluster.status().await;
+    assert_eq!(code, 3);
+    for words in [
+        "unknown  installed     cannot tell which Pods run: forbidden; it needs list on pods in the namespace kube-system\n",
+        "unknown  leases        cannot tell which process leads deployment-controller, replicaset-controller, ",
+    ] {
+        assert!(out.contains(words), "{out}");
+    }
+    assert!(!out.contains("CONTROLLER") && !out.contains("not installed"), "{out}");
 }
