@@ -1,5 +1,7 @@
 //! The command line and the exit codes.
 
+mod explain;
+
 use std::{
     ffi::OsString,
     io::{Read as _, Write},
@@ -10,22 +12,20 @@ use std::{
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use common::{built_in_flags::ControllersFlag, clock::Clock};
-use serde_json::json;
 
 use crate::{
     check::{self, PlannedOperation},
-    complete::{self, Completion},
+    complete,
     connection::Connection,
     controllers,
     facts::{BuiltInControllersFlag, Facts},
     finding,
     gather::{self, GatherOptions},
     hand_over::{self, ReleaseOptions},
-    plan::{self, files},
     manager_flags::Switch,
+    plan::{self, files},
     procedure::{Procedure, ProcedureOptions},
     render,
-    why::{self, Target, reader::Reader, tree::Answer},
 };
 
 /// Exit code if the command cannot start: wrong usage, unusable kubeconfig, no connection.
@@ -89,22 +89,6 @@ Exit codes:
 
 Besides the rights of check, the command needs patch on Leases where Nonet runs. With --dry-run, it writes nothing.";
 
-/// Text that `--help` and `-h` of `why` print after the flags.
-const AFTER_WHY_HELP: &str = "\
-Exit codes:
-  0  it waits for nothing
-  1  it waits, or with --all-failing: something fails
-  2  wrong usage, no usable kubeconfig, no connection, or no such object
-
-The command writes nothing, and reads with your own rights. What you may not read is named.";
-
-/// How long a completion waits for the API server.
-const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
-/// The pause between two answers of `why --watch`.
-const WATCH_PERIOD: Duration = Duration::from_secs(2);
-/// After this time without an answer, `why` says that it waits for the API server.
-const SLOW_AFTER: Duration = Duration::from_secs(1);
-
 /// Text that `--help` and `-h` of `plan` print after the flags.
 const AFTER_PLAN_HELP: &str = "\
 Exit codes:
@@ -135,8 +119,8 @@ enum Command {
     /// Shows a tree from the object down to what it waits for, with the source of each line, then the likely cause and what
     /// people do about it. The answer is computed from the objects that you may read, so it does not depend on who runs the
     /// controllers of the cluster.
-    #[command(after_help = AFTER_WHY_HELP, after_long_help = AFTER_WHY_HELP)]
-    Why(Why),
+    #[command(after_help = explain::AFTER_WHY_HELP, after_long_help = explain::AFTER_WHY_HELP)]
+    Why(explain::Why),
     /// Check a cluster before and after an operation
     ///
     /// Checks the installation and its readiness, the holders of the Leases, the loops that kube-controller-manager runs
@@ -202,30 +186,6 @@ struct Plan {
     /// Format of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Output,
-    #[command(flatten)]
-    server: ServerOptions,
-}
-
-#[derive(Args, Debug)]
-struct Why {
-    /// The object, for example deployment/web, sts/db, pod/web-0, node/worker-1
-    #[arg(value_name = "KIND/NAME", num_args = 1..=2, required_unless_present = "all_failing", conflicts_with = "all_failing")]
-    object: Vec<String>,
-    /// Explain all objects of the namespace that do not work and do not get better by themselves
-    #[arg(long)]
-    all_failing: bool,
-    /// With --all-failing: in all namespaces
-    #[arg(short = 'A', long, requires = "all_failing", conflicts_with = "namespace")]
-    all_namespaces: bool,
-    /// Answer again whenever the answer changes
-    #[arg(short, long)]
-    watch: bool,
-    /// Format of the output
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
-    output: Output,
-    /// Namespace of the object [default: that of the context]
-    #[arg(short, long, value_name = "NAMESPACE")]
-    namespace: Option<String>,
     #[command(flatten)]
     server: ServerOptions,
 }
@@ -352,26 +312,6 @@ pub fn command_line() -> clap::Command {
     Cli::command()
 }
 
-/// Prints what the last word may become. A cluster that cannot be asked gives no candidates.
-async fn print_completions(words: &[String]) {
-    let kinds = why::kind_names();
-    let text = match complete::complete(&Cli::command(), words, &kinds) {
-        Completion::Words(words, adds_space) => complete::to_text(&words, adds_space),
-        Completion::Objects { kind, namespace } => {
-            let mut names = Vec::new();
-            if let Ok(connection) = Connection::open(None, None, COMPLETION_TIMEOUT).await {
-                let namespace = namespace.unwrap_or_else(|| connection.client.default_namespace().to_owned());
-                let reader = Reader::new(&connection, Some(&namespace));
-                names = why::names(&reader, &kind, &namespace).await;
-            }
-            let last = words.last().map(String::as_str).unwrap_or_default();
-            let words: Vec<String> = names.into_iter().map(|name| format!("{kind}/{name}")).collect();
-            complete::to_text(&words.into_iter().filter(|word| word.starts_with(last)).collect::<Vec<_>>(), true)
-        }
-    };
-    drop(std::io::stdout().write_all(text.as_bytes()));
-}
-
 /// Runs the command with these arguments, and returns the exit code of the process.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
@@ -383,7 +323,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         let words: Vec<String> = arguments[1..].iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         if let Ok(runtime) = runtime {
-            runtime.block_on(print_completions(&words));
+            runtime.block_on(explain::print_completions(&words));
         }
         return ExitCode::SUCCESS;
     }
@@ -407,7 +347,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 async fn run(command: Command) -> Result<u8, String> {
     let mut out = std::io::stdout();
     match command {
-        Command::Why(why) => Box::pin(explain(&why, &mut out)).await,
+        Command::Why(why) => Box::pin(explain::explain(&why, &mut out)).await,
         Command::Check(check) => {
             let (_, facts) = gather(check.cluster, Some(check.manager), false).await?;
             let findings = check::check(&facts, check.before.unwrap_or_default());
@@ -469,84 +409,6 @@ async fn run_procedure(arguments: ProcedureArgs, switch: Switch, out: &mut dyn s
 async fn open(server: &ServerOptions) -> Result<Connection, String> {
     let opening = Connection::open(server.kubeconfig.as_deref(), server.context.as_deref(), server.timeout);
     opening.await.map_err(|why| why.to_string())
-}
-
-/// Explains an object, or all that fail; with `--watch` again whenever the answer changes.
-async fn explain(options: &Why, out: &mut impl std::io::Write) -> Result<u8, String> {
-    // `KIND NAME` is usual with kubectl, too.
-    let target = match options.object.as_slice() {
-        [] => None,
-        words => Some(Target::parse(&words.join("/")).map_err(|why| why.to_string())?),
-    };
-    let connection = open(&options.server).await?;
-    let default = connection.client.default_namespace().to_owned();
-    let namespace = options.namespace.clone().unwrap_or(default);
-    let clock = Clock::system();
-    let mut shown = String::new();
-    loop {
-        let scope = match &target {
-            Some(target) if !target.is_namespaced() => None,
-            _ if options.all_namespaces => None,
-            _ => Some(namespace.as_str()),
-        };
-        let reader = Reader::new(&connection, scope);
-        let asking = async {
-            match &target {
-                Some(target) => why::explain(&reader, &clock, &namespace, target).await.map(|one| vec![one]),
-                None => Ok(why::explain_failing(&reader, &clock, scope).await),
-            }
-        };
-        let answers = with_progress(&clock, Box::pin(asking)).await.map_err(|why| why.to_string())?;
-        let text = match options.output {
-            Output::Json => {
-                let value = if target.is_some() { json!(answers.first()) } else { json!(answers) };
-                format!("{value:#}\n")
-            }
-            Output::Text => answers_to_text(&answers, target.is_none(), &reader),
-        };
-        let waits = answers.iter().any(|answer| answer.cause.is_some());
-        if text != shown {
-            let time = if shown.is_empty() { String::new() } else { format!("\n{:.0}\n", clock.now()) };
-            // Without a reader of the output, nothing is left to do.
-            if out.write_all(format!("{time}{text}").as_bytes()).and_then(|()| out.flush()).is_err() {
-                return Ok(u8::from(waits));
-            }
-            shown = text;
-        }
-        if !options.watch {
-            return Ok(u8::from(waits));
-        }
-        clock.sleep(WATCH_PERIOD).await;
-    }
-}
-
-fn answers_to_text(answers: &[Answer], are_all: bool, reader: &Reader) -> String {
-    let width = terminal_size::terminal_size().map_or(usize::MAX, |(width, _)| usize::from(width.0));
-    let texts: Vec<String> = answers.iter().map(|answer| answer.to_text(width, are_all)).collect();
-    if !are_all {
-        return texts.concat();
-    }
-    let unread = reader.unread().into_iter().map(|(resource, why)| format!("not read: {resource}: {why}\n"));
-    let unread = unread.collect::<Vec<_>>().concat();
-    match texts.as_slice() {
-        [] => format!("{unread}Nothing fails.\n"),
-        texts => texts.join("\n"),
-    }
-}
-
-/// Awaits an answer, and says on stderr each second that the API server is slow.
-async fn with_progress<T>(clock: &Clock, answer: impl Future<Output = T>) -> T {
-    let mut answer = std::pin::pin!(answer);
-    let mut seconds = 0;
-    loop {
-        tokio::select! {
-            answer = &mut answer => return answer,
-            () = clock.sleep(SLOW_AFTER) => {
-                seconds += 1;
-                drop(writeln!(std::io::stderr(), "waiting for the API server for {seconds}s"));
-            }
-        }
-    }
 }
 
 /// Reads the files and the live objects that concern them, prints the prediction, and returns the exit code.

@@ -22,7 +22,7 @@ use crate::{
     render,
 };
 
-/// Pause between two looks at the cluster during a wait.
+/// Pause between two readings of the cluster during a wait.
 const POLL_PERIOD: Duration = Duration::from_secs(2);
 /// How long a process may need to end after its Lease was held. Leaders renew every two seconds.
 const LEADER_ENDS_WITHIN: Duration = Duration::from_secs(3);
