@@ -253,11 +253,17 @@ fn all_failing_objects_are_found() {
                 .map(|answer| format!("{} {}/{}", answer.namespace, answer.tree.kind, answer.tree.name))
                 .collect()
         };
-        let one =
-            why::explain_failing(&world.reader(e2e::sandbox::ADMIN, Some(NAMESPACE)), &world.clock, Some(NAMESPACE))
-                .await;
-        let all = why::explain_failing(&world.reader(e2e::sandbox::ADMIN, None), &world.clock, None).await;
-        let failing = ["shop StatefulSet/web", "shop Service/web"];
+        let admin = e2e::sandbox::ADMIN;
+        let one = why::explain_failing(&world.reader(admin, Some(NAMESPACE)), &world.clock, Some(NAMESPACE)).await;
+        let all = why::explain_failing(&world.reader(admin, None), &world.clock, None).await;
+        let missing = why::explain_failing(&world.reader(admin, Some("none")), &world.clock, Some("none")).await;
+        let missing = missing.unwrap_err().to_string();
+        assert_eq!(missing, "namespace none does not exist; see: kubectl get namespaces");
+        let (one, all) = (one.unwrap(), all.unwrap());
+        let fail = |answers: &[Answer]| answers.iter().filter(|answer| answer.fails()).count();
+        assert_eq!((fail(&one), fail(&all)), (2, 2));
+        // The suspended Job waits, and does not fail.
+        let failing = ["shop StatefulSet/web", "shop Job/import", "shop Service/web"];
         assert_eq!(
             (names(one), names(all)),
             (failing.map(str::to_owned).to_vec(), failing.map(str::to_owned).to_vec())

@@ -18,11 +18,14 @@ mod workloads;
 use std::sync::Arc;
 
 use common::{clock::Clock, runtime::LoopDefinition};
-use k8s_openapi::api::{
-    apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
-    batch::v1::{CronJob, Job},
-    core::v1::{Event, Namespace, Node, PersistentVolumeClaim, Pod, ReplicationController, Service},
-    policy::v1::PodDisruptionBudget,
+use k8s_openapi::{
+    api::{
+        apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
+        batch::v1::{CronJob, Job},
+        core::v1::{Event, Namespace, Node, PersistentVolumeClaim, Pod, ReplicationController, Service},
+        policy::v1::PodDisruptionBudget,
+    },
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 
 use self::{
@@ -83,6 +86,9 @@ pub enum Error {
     /// The object does not exist. Holds the kind, the name, the place, and names that are near.
     #[error("{0} {1} does not exist{2}{3}")]
     NotFound(&'static str, String, String, String),
+    /// The namespace does not exist.
+    #[error("namespace {0} does not exist; see: kubectl get namespaces")]
+    NoNamespace(String),
     /// The list of the kind could not be read.
     #[error("{0}: cannot list {1}: {2}")]
     Unreadable(&'static str, String, String),
@@ -127,7 +133,13 @@ impl Target {
         let not_a_target = || Error::NotATarget(text.to_owned());
         let (kind, name) = text.split_once('/').ok_or_else(not_a_target)?;
         // "deployments.apps" and "deployment.v1.apps" are usual, too.
-        let kind = kind.split('.').next().unwrap_or_default().to_lowercase();
+        let (kind, rest) = kind.split_once('.').unwrap_or((kind, ""));
+        let kind = kind.to_lowercase();
+        // The same name in another group is another kind.
+        let group = rest.strip_prefix("v1.").unwrap_or(rest);
+        if !matches!(group, "" | "v1" | "apps" | "batch" | "policy") {
+            return Err(not_a_target());
+        }
         let (kind, ..) = KINDS.iter().find(|(_, _, names)| names.contains(&kind.as_str())).ok_or_else(not_a_target)?;
         if name.is_empty() || name.contains('/') {
             return Err(not_a_target());
@@ -169,7 +181,7 @@ pub async fn explain(reader: &Arc<Reader>, clock: &Clock, namespace: &str, targe
     let definitions = loops_of(target.kind);
     let (events, loops) = futures::join!(
         events(reader, (!namespace.is_empty()).then_some(namespace)),
-        Loops::start(reader, clock, &definitions),
+        Loops::start(reader, clock, &definitions, reader.limit()),
     );
     let scope = Scope {
         reader: Arc::clone(reader),
@@ -181,8 +193,16 @@ pub async fn explain(reader: &Arc<Reader>, clock: &Clock, namespace: &str, targe
     answer(&scope, target).await
 }
 
-/// Explains every object of a namespace, or of all namespaces, that does not work and does not get better by itself.
-pub async fn explain_failing(reader: &Arc<Reader>, clock: &Clock, namespace: Option<&str>) -> Vec<Answer> {
+/// Explains every object of a namespace, or of all namespaces, that does not get better by itself: it fails, or it rests as a user
+/// has asked.
+///
+/// # Errors
+/// If the namespace does not exist.
+pub async fn explain_failing(
+    reader: &Arc<Reader>,
+    clock: &Clock,
+    namespace: Option<&str>,
+) -> Result<Vec<Answer>, Error> {
     let kinds = [Kind::Deployment, Kind::StatefulSet, Kind::DaemonSet, Kind::CronJob, Kind::Job, Kind::Service];
     let mut definitions: Vec<LoopDefinition> = Vec::new();
     for definition in kinds.into_iter().flat_map(loops_of) {
@@ -190,7 +210,8 @@ pub async fn explain_failing(reader: &Arc<Reader>, clock: &Clock, namespace: Opt
             definitions.push(definition);
         }
     }
-    let (events, loops) = futures::join!(events(reader, namespace), Loops::start(reader, clock, &definitions));
+    let (events, loops) =
+        futures::join!(events(reader, namespace), Loops::start(reader, clock, &definitions, reader.limit()));
     let (events, loops) = (Arc::new(events), Arc::new(loops));
     let mut targets = Vec::new();
     named::<Deployment>(reader, namespace, Kind::Deployment, true, &mut targets).await;
@@ -203,19 +224,25 @@ pub async fn explain_failing(reader: &Arc<Reader>, clock: &Clock, namespace: Opt
     named::<Pod>(reader, namespace, Kind::Pod, true, &mut targets).await;
     named::<Service>(reader, namespace, Kind::Service, true, &mut targets).await;
     named::<PersistentVolumeClaim>(reader, namespace, Kind::Claim, true, &mut targets).await;
+    if targets.is_empty()
+        && let Some(namespace) = namespace
+        && reader.lacks_namespace().await
+    {
+        return Err(Error::NoNamespace(namespace.to_owned()));
+    }
     let mut answers = Vec::new();
     for (namespace, target) in targets {
         let (reader, events, loops) = (Arc::clone(reader), Arc::clone(&events), Arc::clone(&loops));
         let scope = Scope { reader, namespace, now: clock.now(), events, loops };
         // An object that is gone meanwhile does not fail any more. A cause is shown at the first object that has it.
         if let Ok(answer) = answer(&scope, &target).await
-            && answer.cause.as_ref().is_some_and(|cause| cause.weight <= Weight::Fails)
+            && answer.cause.as_ref().is_some_and(|cause| cause.weight <= Weight::Rests)
             && answers.iter().all(|known: &Answer| known.namespace != answer.namespace || known.cause != answer.cause)
         {
             answers.push(answer);
         }
     }
-    answers
+    Ok(answers)
 }
 
 /// Adds the objects of a kind; with `are_roots` only those that no other object controls.
@@ -228,7 +255,11 @@ async fn named<K: ListableKind>(
 ) {
     for object in reader.list::<K>(namespace, "").await.iter() {
         let metadata = object.metadata();
-        if !are_roots || metadata.owner_references.iter().flatten().all(|owner| owner.controller != Some(true)) {
+        let is_shown_below = |owner: &OwnerReference| {
+            let is_known = ["apps/", "batch/"].iter().any(|group| owner.api_version.starts_with(group));
+            owner.controller == Some(true) && (is_known || owner.kind == "ReplicationController")
+        };
+        if !are_roots || !metadata.owner_references.iter().flatten().any(is_shown_below) {
             let name = scope::name(metadata).to_owned();
             targets.push((metadata.namespace.clone().unwrap_or_default(), Target { kind, name }));
         }
@@ -287,6 +318,9 @@ async fn find<K: ListableKind>(scope: &Scope, target: &Target) -> Result<K, Erro
     let resource = reader::resource_name::<K>();
     if let Some(why) = scope.reader.unread().remove(&resource) {
         return Err(Error::Unreadable(shown, resource, why));
+    }
+    if names.is_empty() && scope.reader.lacks_namespace().await {
+        return Err(Error::NoNamespace(scope.namespace.clone()));
     }
     let place = if scope.namespace.is_empty() { String::new() } else { format!(" in namespace {}", scope.namespace) };
     names.sort_by_key(|name| strsim::damerau_levenshtein(name, &target.name));

@@ -16,12 +16,14 @@ use crate::{
 /// Text that `--help` and `-h` of `why` print after the flags.
 pub(super) const AFTER_WHY_HELP: &str = "\
 Exit codes:
-  0  it waits for nothing
-  1  it waits, or with --all-failing: something fails
-  2  wrong usage, no usable kubeconfig, no connection, or no such object
+  0  it waits for nothing; with --all-failing: nothing fails
+  1  it waits; with --all-failing: something fails
+  2  wrong usage, no usable kubeconfig, no connection, no such object, or with --all-failing: not everything could be read
 
 The command writes nothing, and reads with your own rights. What you may not read is named.";
 
+/// Exit code if not everything could be read.
+const CANNOT_TELL: u8 = 2;
 /// How long a completion waits for the API server.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The pause between two answers of `why --watch`.
@@ -71,11 +73,12 @@ pub(super) async fn explain(options: &Why, out: &mut impl std::io::Write) -> Res
             _ if options.all_namespaces => None,
             _ => Some(namespace.as_str()),
         };
+        let place = scope.map_or_else(|| "all namespaces".to_owned(), |namespace| format!("namespace {namespace}"));
         let reader = Reader::new(&connection, scope);
         let asking = async {
             match &target {
                 Some(target) => why::explain(&reader, &clock, &namespace, target).await.map(|one| vec![one]),
-                None => Ok(why::explain_failing(&reader, &clock, scope).await),
+                None => why::explain_failing(&reader, &clock, scope).await,
             }
         };
         let answers = with_progress(&clock, Box::pin(asking)).await.map_err(|why| why.to_string())?;
@@ -84,36 +87,65 @@ pub(super) async fn explain(options: &Why, out: &mut impl std::io::Write) -> Res
                 let value = if target.is_some() { json!(answers.first()) } else { json!(answers) };
                 format!("{value:#}\n")
             }
-            Output::Text => answers_to_text(&answers, target.is_none(), &reader),
+            Output::Text => answers_to_text(&answers, target.is_none(), &place, &reader),
         };
-        let waits = answers.iter().any(|answer| answer.cause.is_some());
-        if text != shown {
+        let code = if target.is_some() {
+            u8::from(answers.iter().any(|answer| answer.cause.is_some()))
+        } else if answers.iter().any(Answer::fails) {
+            1
+        } else if reader.unread().is_empty() {
+            0
+        } else {
+            CANNOT_TELL
+        };
+        if without_ages(&text) != without_ages(&shown) {
             let time = if shown.is_empty() { String::new() } else { format!("\n{:.0}\n", clock.now()) };
             // Without a reader of the output, nothing is left to do.
             if out.write_all(format!("{time}{text}").as_bytes()).and_then(|()| out.flush()).is_err() {
-                return Ok(u8::from(waits));
+                return Ok(code);
             }
             shown = text;
         }
         if !options.watch {
-            return Ok(u8::from(waits));
+            return Ok(code);
         }
         clock.sleep(WATCH_PERIOD).await;
     }
 }
 
-fn answers_to_text(answers: &[Answer], are_all: bool, reader: &Reader) -> String {
+fn answers_to_text(answers: &[Answer], are_all: bool, place: &str, reader: &Reader) -> String {
     let width = terminal_size::terminal_size().map_or(usize::MAX, |(width, _)| usize::from(width.0));
-    let texts: Vec<String> = answers.iter().map(|answer| answer.to_text(width, are_all)).collect();
     if !are_all {
-        return texts.concat();
+        return answers.iter().map(|answer| answer.to_text(width, false)).collect::<Vec<_>>().concat();
     }
-    let unread = reader.unread().into_iter().map(|(resource, why)| format!("not read: {resource}: {why}\n"));
-    let unread = unread.collect::<Vec<_>>().concat();
-    match texts.as_slice() {
-        [] => format!("{unread}Nothing fails.\n"),
-        texts => texts.join("\n"),
+    let fail = |answer: &&Answer| answer.fails();
+    let mut texts: Vec<String> = answers.iter().filter(fail).map(|answer| answer.to_text(width, true) + "\n").collect();
+    let rest = |answer: &&Answer| !answer.fails();
+    texts.extend(answers.iter().filter(rest).filter_map(|answer| {
+        Some(format!(
+            "{}: {} {} waits: {}\n",
+            answer.namespace,
+            answer.tree.kind,
+            answer.tree.name,
+            answer.cause.as_ref()?.text
+        ))
+    }));
+    let unread = reader.unread();
+    texts.extend(unread.iter().map(|(resource, why)| format!("not read: {resource}: {why}\n")));
+    if answers.iter().all(|answer| !answer.fails()) {
+        let what = if unread.is_empty() { "Nothing fails" } else { "Nothing fails in what could be read" };
+        texts.push(format!("{what}: {place}.\n"));
     }
+    texts.concat()
+}
+
+/// Removes ages such as `12s`, which change although nothing has happened.
+fn without_ages(text: &str) -> String {
+    let is_age = |word: &str| {
+        let digits = word.trim_end_matches([',', ';', ']', ')']).trim_end_matches(['s', 'm', 'h', 'd']);
+        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) && digits.len() < word.len()
+    };
+    text.split(' ').filter(|word| !is_age(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// Awaits an answer, and says on stderr each second that the API server is slow.

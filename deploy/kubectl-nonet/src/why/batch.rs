@@ -48,6 +48,7 @@ pub(super) async fn job(scope: &Scope, object: &Job) -> Branch {
         return branch;
     }
     let failed = is_true("Failed").or_else(|| is_true("FailureTarget"));
+    let mut end = None;
     let acts = if let Some(failed) = failed {
         let text = format!(
             "{}: {}",
@@ -63,7 +64,7 @@ pub(super) async fn job(scope: &Scope, object: &Job) -> Branch {
             ),
         );
         if let Some(indexes) = status.failed_indexes.as_ref().filter(|indexes| !indexes.is_empty()) {
-            branch.say("status", format!("failed indexes: {indexes}"));
+            branch.say("status", format!("indexes that failed: {indexes}"));
         }
         let remedy = match failed.reason.as_deref() {
             Some("BackoffLimitExceeded" | "MaxFailedIndexesExceeded" | "FailedIndexes") => {
@@ -72,7 +73,7 @@ pub(super) async fn job(scope: &Scope, object: &Job) -> Branch {
             Some("DeadlineExceeded") => "raise activeDeadlineSeconds, or make the Job faster, then create it again",
             _ => "correct the template, then create the Job again",
         };
-        branch.blame(Weight::Fails, format!("Job {called} failed for good: {text}"), [remedy.to_owned()]);
+        end = Some((format!("Job {called} failed for good: {text}"), remedy.to_owned()));
         false
     } else {
         scope.say_decision(&mut branch, "job-controller", &object.metadata).await
@@ -82,7 +83,7 @@ pub(super) async fn job(scope: &Scope, object: &Job) -> Branch {
     if failed.is_none() && spec.suspend != Some(true) {
         creation_event_if_missing(scope, object, own.len(), &mut branch);
     }
-    let going = own.iter().copied().filter(|pod| is_going(pod) && !pod::is_ready(pod));
+    let going = own.iter().copied().filter(|pod| is_going(pod));
     add_pods(scope, going, &mut branch).await;
     let mut ended: Vec<&Pod> = own
         .into_iter()
@@ -101,12 +102,20 @@ pub(super) async fn job(scope: &Scope, object: &Job) -> Branch {
             [format!("kubectl -n {} patch job {called} -p '{{\"spec\":{{\"suspend\":false}}}}'", scope.namespace)],
         );
     }
+    if let Some((text, remedy)) = end {
+        // The end is what counts; its reason is that of a Pod.
+        let below = branch.cause();
+        let reason = below.as_ref().map_or_else(String::new, |cause| format!("; {}", cause.text));
+        let remedies = below.into_iter().flat_map(|cause| cause.remedies).chain([remedy]);
+        branch.blame(Weight::Blocks, format!("{text}{reason}"), remedies.collect::<Vec<_>>());
+    }
     blame_pending_work(&mut branch, acts, "job");
     if failed.is_none() && branch.cause().is_none() {
+        let age = status.start_time.map_or_else(String::new, |time| format!(" for {}", scope.since(time.0)));
         branch.blame(
             Weight::Waits,
-            format!("Job {called} runs: {} Pods are active", status.active.unwrap_or_default()),
-            ["wait".to_owned()],
+            format!("Job {called} has run{age} and has not ended: {} Pods active", status.active.unwrap_or_default()),
+            [format!("wait, or see what it does: kubectl -n {} logs job/{called}", scope.namespace)],
         );
     }
     branch
@@ -142,12 +151,19 @@ pub(super) async fn cron_job(scope: &Scope, object: &CronJob) -> Branch {
             }
             Some("MissSchedule" | "TooManyMissedTimes" | "FailedNeedsStart") => (
                 format!("CronJob {called} missed runs: {message}"),
-                "set or raise startingDeadlineSeconds, and see why the controller did not run".to_owned(),
+                "see why the controller did not run; startingDeadlineSeconds limits how late a run may start"
+                    .to_owned(),
             ),
-            _ => (format!("CronJob {called} cannot create its Job: {message}"), "correct the jobTemplate".to_owned()),
+            Some("FailedCreate") => {
+                (format!("CronJob {called} cannot create its Job: {message}"), "correct the jobTemplate".to_owned())
+            }
+            _ => (String::new(), String::new()),
         };
-        branch.blame(Weight::Fails, what, [remedy]);
+        if !what.is_empty() {
+            branch.blame(Weight::Fails, what, [remedy]);
+        }
     }
+    let is_blocked = branch.lines.iter().any(|line| line.text.ends_with("waits for the active Job (Forbid)"));
     let jobs = scope.list::<Job>().await;
     let mut own: Vec<&Job> = jobs.iter().filter(|job| is_controlled_by(&job.metadata, uid(&object.metadata))).collect();
     own.sort_by_key(|job| std::cmp::Reverse(job.metadata.creation_timestamp.clone().map(|time| time.0)));
@@ -162,9 +178,23 @@ pub(super) async fn cron_job(scope: &Scope, object: &CronJob) -> Branch {
             branch.children.push(job(scope, each).await);
         }
     }
+    let active = branch.children.iter().find(|child| child.causes.iter().any(|cause| cause.weight == Weight::Waits));
+    if let Some((job, text)) =
+        active.filter(|_| is_blocked).map(|child| (child.name.clone(), child.causes[0].text.clone()))
+    {
+        branch.blame(
+            Weight::Fails,
+            format!("runs of CronJob {called} are left out while a Job is active (concurrencyPolicy Forbid): {text}"),
+            [
+                format!("see what the Job does: kubectl -n {} logs job/{job}", scope.namespace),
+                format!("end it: kubectl -n {} delete job {job}", scope.namespace),
+                "set activeDeadlineSeconds in the jobTemplate, or concurrencyPolicy Replace".to_owned(),
+            ],
+        );
+    }
     if object.spec.suspend == Some(true) {
         branch.blame(
-            Weight::Blocks,
+            Weight::Rests,
             format!("CronJob {called} is suspended"),
             [format!("kubectl -n {} patch cronjob {called} -p '{{\"spec\":{{\"suspend\":false}}}}'", scope.namespace)],
         );

@@ -41,8 +41,13 @@ pub(super) struct Loops {
 }
 
 impl Loops {
-    /// Starts the loops, and waits until they have read their lists.
-    pub(super) async fn start(reader: &Arc<Reader>, clock: &Clock, definitions: &[LoopDefinition]) -> Self {
+    /// Starts the loops, and waits until they have read their lists. A loop that has not read them after `limit` decides nothing.
+    pub(super) async fn start(
+        reader: &Arc<Reader>,
+        clock: &Clock,
+        definitions: &[LoopDefinition],
+        limit: Duration,
+    ) -> Self {
         // In shadow mode, the workers decide and never write, so that loops read what only some objects need.
         let settings = OperatorSettings::new().with_feature_gate(WATCH_LIST_CLIENT.name, false).with_shadow_mode(true);
         let running = start_loops(StartParameters {
@@ -51,8 +56,13 @@ impl Loops {
             preferred_response_format: WireFormat::Json,
             ..StartParameters::new(reader.loop_client(), clock.clone(), definitions)
         });
+        let begin = clock.monotonic_now();
         loop {
-            let started = running.started_loops();
+            let mut started = running.started_loops();
+            if clock.monotonic_now().saturating_duration_since(begin) > limit {
+                started.retain(|(_, each)| each.check_ready().is_ok());
+                return Self { _running: running, started, clock: clock.clone() };
+            }
             if started.len() == definitions.len() && started.iter().all(|(_, each)| each.check_ready().is_ok()) {
                 return Self { _running: running, started, clock: clock.clone() };
             }

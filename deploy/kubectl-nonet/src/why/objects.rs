@@ -6,6 +6,7 @@ use k8s_openapi::{
         batch::v1::{CronJob, Job},
         coordination::v1::Lease,
         core::v1::{Namespace, Pod, Service},
+        discovery::v1::EndpointSlice,
         policy::v1::PodDisruptionBudget,
     },
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
@@ -60,7 +61,8 @@ pub(super) fn held_by_finalizers(metadata: &ObjectMeta, kind: &str, branch: &mut
             [
                 "start the controller that removes the finalizer".to_owned(),
                 format!(
-                    "only if that controller will never run again, remove the finalizer: kubectl edit {} {called}",
+                    "only if that controller will never run again, remove the finalizer: kubectl{} edit {} {called}",
+                    metadata.namespace.as_ref().map_or_else(String::new, |namespace| format!(" -n {namespace}")),
                     kind.to_lowercase()
                 ),
             ],
@@ -117,7 +119,9 @@ async fn dependents(scope: &Scope, owner: &str) -> Vec<String> {
 pub(super) async fn owners(scope: &Scope, metadata: &ObjectMeta, kind: &str, branch: &mut Branch) {
     for owner in metadata.owner_references.iter().flatten() {
         let namespace = Some(scope.namespace_of(metadata));
-        let found = match owner.kind.as_str() {
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        let kind_here = if matches!(group, "apps" | "batch") { owner.kind.as_str() } else { "" };
+        let found = match kind_here {
             "Deployment" => {
                 scope.reader.list::<Deployment>(namespace, "").await.iter().any(|each| uid(&each.metadata) == owner.uid)
             }
@@ -137,9 +141,9 @@ pub(super) async fn owners(scope: &Scope, metadata: &ObjectMeta, kind: &str, bra
             "CronJob" => {
                 scope.reader.list::<CronJob>(namespace, "").await.iter().any(|each| uid(&each.metadata) == owner.uid)
             }
-            other => {
+            _ => {
                 if owner.controller == Some(true) {
-                    branch.say("metadata", format!("managed by {other} {}", owner.name));
+                    branch.say("metadata", format!("managed by {} {}", owner.kind, owner.name));
                 }
                 continue;
             }
@@ -221,11 +225,20 @@ pub(super) async fn service(scope: &Scope, object: &Service) -> Branch {
     }
     if selector.is_empty() {
         branch.say("spec", "no selector: its EndpointSlices are made by another controller or by a user");
-        branch.blame(
-            Weight::Rests,
-            format!("Service {called} has no selector, so no controller finds Pods for it"),
-            ["set spec.selector, or create EndpointSlices yourself".to_owned()],
-        );
+        let slices = scope.list::<EndpointSlice>().await;
+        let is_own = |slice: &&EndpointSlice| {
+            let labels = slice.metadata.labels.as_ref();
+            labels.and_then(|labels| labels.get("kubernetes.io/service-name")).is_some_and(|service| service == called)
+        };
+        let endpoints: usize = slices.iter().filter(is_own).map(|slice| slice.endpoints.iter().flatten().count()).sum();
+        branch.say("list", format!("endpoints in its slices: {endpoints}"));
+        if endpoints == 0 && !scope.reader.is_unread("endpointslices.discovery.k8s.io") {
+            branch.blame(
+                Weight::Rests,
+                format!("Service {called} has neither a selector nor EndpointSlices"),
+                ["create EndpointSlices, or set spec.selector if Pods are to serve it".to_owned()],
+            );
+        }
         return branch;
     }
     let acts = scope.say_decision(&mut branch, "endpointslice-controller", &object.metadata).await;
@@ -287,9 +300,13 @@ pub(super) async fn service(scope: &Scope, object: &Service) -> Branch {
             );
         }
     }
-    for each in own.into_iter().filter(|pod| !pod::is_ready(pod)) {
-        let child = pod::branch(scope, each).await;
-        branch.add_children([child]);
+    if spec.publish_not_ready_addresses == Some(true) {
+        branch.say("spec", "publishNotReadyAddresses: Pods that are not ready are in the slices, too");
+    } else {
+        for each in own.into_iter().filter(|pod| !pod::is_ready(pod)) {
+            let child = pod::branch(scope, each).await;
+            branch.add_children([child]);
+        }
     }
     let has_address = object
         .status
@@ -338,7 +355,23 @@ pub(super) async fn budget(scope: &Scope, object: &PodDisruptionBudget) -> Branc
             ["correct spec.selector".to_owned()],
         );
     } else if allowed == 0 {
-        if healthy < desired {
+        if status.observed_generation.unwrap_or_default() < object.metadata.generation.unwrap_or_default() {
+            branch.blame(
+                Weight::Waits,
+                format!("the controller of budgets has not seen the newest specification of {called}"),
+                ["see whether kube-controller-manager runs its disruption controller".to_owned()],
+            );
+        } else if healthy < expected && desired < expected {
+            branch.blame(
+                Weight::Fails,
+                format!(
+                    "PodDisruptionBudget {called} allows no eviction while {} of {expected} Pods are not healthy",
+                    expected - healthy
+                ),
+                ["see the Pods that are not ready; unhealthyPodEvictionPolicy: AlwaysAllow lets them be evicted"
+                    .to_owned()],
+            );
+        } else if healthy < desired {
             branch.blame(Weight::Fails, format!("PodDisruptionBudget {called} allows no eviction, because only {healthy} of {desired} Pods are healthy"), ["see the Pods that are not ready; unhealthyPodEvictionPolicy: AlwaysAllow lets them be evicted".to_owned()]);
         } else {
             branch.blame(Weight::Rests, format!("PodDisruptionBudget {called} never allows an eviction, because {desired} of {expected} Pods must be healthy"), ["raise the replicas, or use maxUnavailable: 1".to_owned()]);

@@ -69,7 +69,7 @@ async fn silent_node(scope: &Scope, node: &str) -> Option<String> {
         return None;
     }
     let Some(found) = nodes.iter().find(|each| name(&each.metadata) == node) else {
-        return Some(format!("node {node} does not exist any more"));
+        return Some(format!("node {node} does not exist any more, and the Pod garbage collector removes its Pods"));
     };
     let conditions = found.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready")?;
@@ -96,7 +96,7 @@ async fn terminating(scope: &Scope, pod: &Pod, branch: &mut Branch) {
             format!("Pod {pod_name} cannot end: {why}"),
             [
                 format!(
-                    "bring the node back, or delete it if it will never come back: kubectl delete node {}",
+                    "bring the node back; only if it is certainly switched off and never comes back: kubectl delete node {}",
                     node_name(pod)
                 ),
                 format!(
@@ -142,7 +142,8 @@ fn ended(scope: &Scope, pod: &Pod, branch: &mut Branch) {
         return;
     }
     if reason.is_empty() {
-        let exits: Vec<String> = status.container_statuses.iter().flatten().filter_map(last_exit).collect();
+        let all = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+        let exits: Vec<String> = all.filter_map(last_exit).filter(|exit| !exit.ends_with("exited with 0")).collect();
         branch.say("kubelet", format!("Failed: {}", exits.join("; ")));
         branch.blame(
             Weight::Fails,
@@ -161,62 +162,36 @@ fn ended(scope: &Scope, pod: &Pod, branch: &mut Branch) {
     branch.blame(Weight::Fails, format!("Pod {pod_name} failed: {said}"), [remedy]);
 }
 
-/// The texts of the scheduler about a node that does not fit, with what is wrong and what people do.
-const SCHEDULER_REASONS: [(&str, &str, &str); 14] = [
-    (
-        "Insufficient cpu",
-        "no node has the requested CPU left",
-        "lower the CPU requests, remove other Pods, or add a node",
-    ),
-    (
-        "Insufficient memory",
-        "no node has the requested memory left",
-        "lower the memory requests, remove other Pods, or add a node",
-    ),
-    (
-        "Insufficient ephemeral-storage",
-        "no node has the requested ephemeral storage left",
-        "lower the requests, or add a node",
-    ),
-    ("Too many pods", "the nodes run as many Pods as they may", "add a node, or raise maxPods of the kubelets"),
-    (
-        "untolerated taint",
-        "the nodes have taints that the Pod does not tolerate",
-        "add a toleration to the Pod, or remove the taint",
-    ),
-    (
-        "didn't match Pod's node affinity/selector",
-        "no node has the labels that nodeSelector or node affinity ask for",
-        "correct nodeSelector or affinity, or label a node",
-    ),
+/// The texts of the scheduler about nodes that do not fit, with what people do.
+const SCHEDULER_REASONS: [(&str, &str); 19] = [
+    ("Insufficient cpu", "lower the CPU requests, remove other Pods, or add a node"),
+    ("Insufficient memory", "lower the memory requests, remove other Pods, or add a node"),
+    ("Insufficient ephemeral-storage", "lower the requests of ephemeral storage, or add a node"),
+    ("Insufficient nvidia.com/gpu", "add a node with a free GPU, and see its device plug-in"),
+    ("Too many pods", "add a node, or raise maxPods of the kubelets"),
+    ("untolerated taint", "add a toleration to the Pod, or a node without the taint"),
+    ("didn't match Pod's node affinity/selector", "correct nodeSelector or affinity, or label a node"),
     (
         "didn't match pod anti-affinity rules",
-        "anti-affinity leaves no node",
         "add a node, lower the replicas, or prefer anti-affinity without requiring it",
     ),
+    ("didn't satisfy existing pods anti-affinity rules", "add a node, or correct the anti-affinity of the other Pods"),
+    ("didn't match pod affinity rules", "correct the affinity, or start the Pods that it asks for first"),
+    ("didn't have free ports", "do not use hostPort, or run fewer Pods than nodes"),
+    ("volume node affinity conflict", "make room where the volume is"),
+    ("didn't match PersistentVolume's node affinity", "make room where the volume is"),
     (
-        "didn't match pod affinity rules",
-        "no node has the Pods that affinity asks for",
-        "correct the affinity, or start the other Pods first",
+        "didn't find available persistent volumes to bind",
+        "create a PersistentVolume that fits, or see the StorageClass",
     ),
-    (
-        "didn't have free ports",
-        "the host port is taken on every node",
-        "do not use hostPort, or run fewer Pods than nodes",
-    ),
-    (
-        "volume node affinity conflict",
-        "the volume exists in another zone or on another node",
-        "make room where the volume is",
-    ),
-    ("unbound immediate PersistentVolumeClaims", "a claim is not bound", "see the claim"),
+    ("exceed max volume count", "add a node, or use fewer volumes on a node"),
+    ("unbound immediate PersistentVolumeClaims", "see the claim: kubectl nonet why pvc/NAME"),
     (
         "didn't match pod topology spread constraints",
-        "topology spread constraints leave no node",
         "add nodes in the missing zones, or use whenUnsatisfiable: ScheduleAnyway",
     ),
-    ("node(s) were unschedulable", "the nodes are cordoned", "kubectl uncordon NODE"),
-    ("Insufficient ", "no node has the requested resource left", "lower the requests, or add a node that has it"),
+    ("node(s) were unschedulable", "kubectl uncordon NODE"),
+    ("no nodes available to schedule pods", "add a node"),
 ];
 
 async fn unscheduled(scope: &Scope, pod: &Pod, branch: &mut Branch) {
@@ -254,21 +229,14 @@ async fn unscheduled(scope: &Scope, pod: &Pod, branch: &mut Branch) {
     // "0/5 nodes are available: 3 Insufficient cpu, 2 node(s) had untolerated taint {a: b}. preemption: ..."
     let nodes = message.split_once("nodes are available: ").map_or(message.as_str(), |(_, rest)| rest);
     let nodes = nodes.split(" preemption:").next().unwrap_or_default();
-    let leading = |part: &str| part.trim().split(' ').next().and_then(|count| count.parse::<u32>().ok()).unwrap_or(1);
-    let mut parts: Vec<(u32, &str)> = nodes.split(", ").map(|part| (leading(part), part)).collect();
-    // Of equal counts the first stays first.
-    parts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
-    let known = parts.iter().find_map(|(_, part)| SCHEDULER_REASONS.iter().find(|(text, ..)| part.contains(text)));
-    match known {
-        Some((_, what, remedy)) => {
-            branch.blame(Weight::Fails, format!("Pod {pod_name} fits on no node: {what}"), [(*remedy).to_owned()]);
-        }
-        None => branch.blame(
-            Weight::Fails,
-            format!("Pod {pod_name} fits on no node: {message}"),
-            [kubectl(scope, &format!("describe pod {pod_name}"))],
-        ),
+    let nodes = nodes.trim().trim_end_matches('.');
+    let known =
+        SCHEDULER_REASONS.iter().filter(|(text, _)| nodes.contains(text)).map(|(_, remedy)| (*remedy).to_owned());
+    let mut remedies: Vec<String> = known.collect();
+    if remedies.is_empty() {
+        remedies.push(kubectl(scope, &format!("describe pod {pod_name}")));
     }
+    branch.blame(Weight::Fails, format!("Pod {pod_name} fits on no node: {nodes}"), remedies);
 }
 
 /// Returns the branches of the claims of a Pod that are missing or not bound.
@@ -458,10 +426,16 @@ fn container_line(
         if ended.exit_code != 0 {
             branch.blame(Weight::Fails, format!("{kind} {called} of Pod {pod_name} failed ({exit})"), [logs("")]);
         }
-    } else if is_init && state.running.is_some() && container.started != Some(true) {
+    } else if is_init && state.running.is_some() && !(is_sidecar(pod, called) && container.started == Some(true)) {
         branch.say(source, format!("init container {called} still runs"));
         branch.blame(Weight::Waits, format!("init container {called} of Pod {pod_name} has not ended"), [logs("")]);
     }
+}
+
+/// Whether an init container keeps running beside the others.
+fn is_sidecar(pod: &Pod, container: &str) -> bool {
+    let inits = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    inits.into_iter().any(|each| each.name == container && each.restart_policy.as_deref() == Some("Always"))
 }
 
 fn not_ready(scope: &Scope, pod: &Pod, source: &str, branch: &mut Branch) {
@@ -470,8 +444,23 @@ fn not_ready(scope: &Scope, pod: &Pod, source: &str, branch: &mut Branch) {
     let gates = spec.readiness_gates.unwrap_or_default();
     let open = |gate: &str| condition(pod, gate).is_some_and(|condition| condition.status == "True");
     let closed: Vec<String> = gates.into_iter().map(|gate| gate.condition_type).filter(|gate| !open(gate)).collect();
-    let statuses = pod.status.clone().unwrap_or_default().container_statuses.unwrap_or_default();
-    let unready: Vec<&ContainerStatus> = statuses.iter().filter(|container| !container.ready).collect();
+    let status = pod.status.clone().unwrap_or_default();
+    let sidecars = status.init_container_statuses.iter().flatten().filter(|each| is_sidecar(pod, &each.name));
+    let all = sidecars.chain(status.container_statuses.iter().flatten());
+    let is_running = |each: &&ContainerStatus| each.state.as_ref().is_some_and(|state| state.running.is_some());
+    let (running, ended): (Vec<_>, Vec<_>) = all.partition(is_running);
+    if !ended.is_empty() && !running.is_empty() {
+        let names: Vec<&str> = running.iter().map(|container| container.name.as_str()).collect();
+        let names = names.join(", ");
+        branch.say(source, format!("container {names} still runs"));
+        branch.blame(
+            Weight::Waits,
+            format!("Pod {pod_name} ends when its container {names} ends"),
+            [kubectl(scope, &format!("logs {pod_name} -c {}", running[0].name))],
+        );
+        return;
+    }
+    let unready: Vec<&ContainerStatus> = running.into_iter().filter(|container| !container.ready).collect();
     if let Some(event) = scope.newest_event(uid(&pod.metadata), &["Unhealthy"]).filter(|_| !unready.is_empty()) {
         let (message, quoted) = scope.quote(event);
         branch.say(quoted, &message);
@@ -506,6 +495,11 @@ fn not_ready(scope: &Scope, pod: &Pod, source: &str, branch: &mut Branch) {
             ["see the controller that sets these conditions, for example that of the load balancer".to_owned()],
         );
     } else {
-        branch.say(source, "not ready");
+        branch.say(source, "not ready, and it does not say why");
+        branch.blame(
+            Weight::Waits,
+            format!("Pod {pod_name} is not ready"),
+            [kubectl(scope, &format!("describe pod {pod_name}"))],
+        );
     }
 }

@@ -87,6 +87,11 @@ impl Reader {
         self.unread.lock().contains_key(resource)
     }
 
+    /// Returns how long all requests together may take.
+    pub(super) fn limit(&self) -> Duration {
+        self.timeout * 2
+    }
+
     /// Returns how many requests have been sent.
     pub fn request_count(&self) -> usize {
         self.answers.lock().len()
@@ -123,6 +128,13 @@ impl Reader {
         let erased: Arc<dyn Any + Send + Sync> = Arc::<Vec<K>>::clone(&objects);
         self.lists.lock().insert(key, erased);
         objects
+    }
+
+    /// Whether the namespace of the reader is known not to exist.
+    pub(super) async fn lacks_namespace(self: &Arc<Self>) -> bool {
+        let Some(namespace) = &self.namespace else { return false };
+        let target = format!("/api/v1/namespaces/{}", percent_encode(namespace));
+        matches!(self.answer(&target).await, Answer::Refused { code: 404, .. })
     }
 
     fn decode_list<K: ListableKind>(&self, answer: Answer) -> Vec<K> {

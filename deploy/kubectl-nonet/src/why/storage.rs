@@ -28,7 +28,13 @@ pub(super) async fn branch(scope: &Scope, claim: &PersistentVolumeClaim) -> Bran
             branch.blame(
                 Weight::Fails,
                 format!("PersistentVolumeClaim {called} is deleted when no Pod uses it: {}", list(&users)),
-                [format!("delete the Pods, or scale their workload down: kubectl nonet why pod/{first}")],
+                [
+                    "keep the data first: copy it, or set persistentVolumeReclaimPolicy of the volume to Retain".to_owned(),
+                    format!(
+                        "the claim goes, and with the policy Delete its data, when the Pods are gone: kubectl nonet why pod/{first} -n {}",
+                        scope.namespace
+                    ),
+                ],
             );
         } else {
             super::objects::held_by_finalizers(&claim.metadata, "PersistentVolumeClaim", &mut branch);
@@ -58,7 +64,11 @@ pub(super) async fn branch(scope: &Scope, claim: &PersistentVolumeClaim) -> Bran
             let (message, quoted) = scope.quote(event);
             branch.say(quoted, &message);
             match reason.as_str() {
-                "WaitForFirstConsumer" | "WaitForPodScheduled" => {}
+                "WaitForFirstConsumer" | "WaitForPodScheduled" => branch.blame(
+                    Weight::Waits,
+                    format!("PersistentVolumeClaim {called} is bound when a Pod that uses it is scheduled"),
+                    ["wait, or see the Pod".to_owned()],
+                ),
                 "ExternalProvisioning" => branch.blame(
                     Weight::Fails,
                     format!("PersistentVolumeClaim {called} waits for its provisioner"),
@@ -83,7 +93,9 @@ pub(super) async fn branch(scope: &Scope, claim: &PersistentVolumeClaim) -> Bran
 fn remedy(class: Option<&str>) -> String {
     match class {
         Some("") => "create a PersistentVolume that fits, because storageClassName is empty".to_owned(),
-        Some(class) => format!("correct storageClassName {class}, or see its provisioner: kubectl get storageclass"),
+        Some(class) => format!(
+            "create the StorageClass {class}, or see its provisioner; a claim with another class has to be created anew"
+        ),
         None => "set storageClassName, or make one class the default: kubectl get storageclass".to_owned(),
     }
 }

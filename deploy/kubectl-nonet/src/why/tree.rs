@@ -141,6 +141,11 @@ impl Branch {
 }
 
 impl Answer {
+    /// Whether something fails. An object that is paused or suspended waits and does not fail.
+    pub fn fails(&self) -> bool {
+        self.cause.as_ref().is_some_and(|cause| cause.weight <= Weight::Fails)
+    }
+
     /// Renders the answer as a tree of text, with lines of at most `width` columns.
     pub fn to_text(&self, width: usize, shows_namespace: bool) -> String {
         let mut out = String::new();

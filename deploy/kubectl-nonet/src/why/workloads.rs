@@ -49,6 +49,11 @@ fn blame_refusal(scope: &Scope, what: &str, message: &str, branch: &mut Branch) 
             format!("a LimitRange of namespace {namespace} forbids the resources of the Pods: {message}"),
             format!("correct the template: kubectl -n {namespace} describe limitrange"),
         )
+    } else if message.contains("failed calling webhook") {
+        (
+            format!("an admission webhook cannot be reached: {message}"),
+            "restore the service behind the webhook; until then, failurePolicy: Ignore lets the Pods pass".to_owned(),
+        )
     } else if message.contains("admission webhook") || message.contains("failed calling webhook") {
         (format!("an admission webhook refuses the Pods: {message}"), "correct the template as the webhook asks, or see the service behind the webhook: kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations".to_owned())
     } else if message.contains("ValidatingAdmissionPolicy") {
@@ -167,7 +172,8 @@ pub(super) async fn deployment(scope: &Scope, object: &Deployment) -> Branch {
             below.as_ref().map_or_else(|| format!("Deployment {called} makes no progress"), |cause| cause.text.clone());
         let remedies = below.into_iter().flat_map(|cause| cause.remedies).filter(|remedy| remedy != "wait");
         let undo = format!("kubectl -n {} rollout undo deployment/{called}", scope.namespace);
-        let remedies: Vec<String> = remedies.chain([undo]).collect();
+        let has_older = branch.children.len() > 1;
+        let remedies: Vec<String> = remedies.chain(has_older.then_some(undo)).collect();
         branch.blame(Weight::Fails, format!("{what}, and the progress deadline of {called} has passed"), remedies);
     }
     blame_pending_work(&mut branch, acts, "deployment");
@@ -316,7 +322,7 @@ pub(super) async fn daemon_set(scope: &Scope, object: &DaemonSet) -> Branch {
     }
     if status.desired_number_scheduled == 0 && !nodes.is_empty() && branch.cause().is_none() {
         branch.blame(
-            Weight::Rests,
+            Weight::Fails,
             format!("no node should run a Pod of DaemonSet {called}"),
             ["correct nodeSelector, affinity or tolerations of the template, or label a node".to_owned()],
         );
@@ -344,7 +350,12 @@ fn left_out_nodes(object: &DaemonSet, nodes: &[Node], branch: &mut Branch) {
         let why = match decide(node) {
             Some(Eligibility::RunsPods) | None => continue,
             Some(Eligibility::RemovesPods) if without_taints() == Some(Eligibility::RemovesPods) => {
-                "nodeSelector or affinity does not match".to_owned()
+                let labels = node.metadata.labels.clone().unwrap_or_default();
+                let differs = |(key, value): &(&str, &str)| labels.get(*key).map(String::as_str) != Some(*value);
+                match placement.node_selector.iter().find(differs) {
+                    Some((key, value)) => format!("it lacks the label {key}={value} of nodeSelector"),
+                    None => "affinity does not match".to_owned(),
+                }
             }
             Some(_) => {
                 let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
