@@ -19,6 +19,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("e2e/src/reference/events/table.rs", "its own test compares it with the code"),
     ("e2e/simulation/README.md", "its commands are examples"),
     ("e2e/src/rights.rs", "its unit tests use three controllers as examples"),
+    ("e2e/situations.yaml", "its situations without a controller are examples"),
     ("e2e/tests/deploy/add_a_controller.rs", "this file"),
     ("e2e/tests/deploy/chart.rs", "its tests set values of some controllers as examples"),
     ("e2e/tests/gc.rs", "the suite runs the controllers whose objects are collected"),
