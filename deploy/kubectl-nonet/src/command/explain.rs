@@ -81,7 +81,16 @@ pub(super) async fn explain(options: &Why, out: &mut impl std::io::Write) -> Res
                 None => why::explain_failing(&reader, &clock, scope).await,
             }
         };
-        let answers = with_progress(&clock, Box::pin(asking)).await.map_err(|why| why.to_string())?;
+        let answers = match with_progress(&clock, Box::pin(asking)).await {
+            Ok(answers) => answers,
+            // An object that is gone, or a server that does not answer, may come back.
+            Err(why) if options.watch && !shown.is_empty() => {
+                drop(writeln!(std::io::stderr(), "{why}"));
+                clock.sleep(WATCH_PERIOD).await;
+                continue;
+            }
+            Err(why) => return Err(why.to_string()),
+        };
         let text = match options.output {
             Output::Json => {
                 let value = if target.is_some() { json!(answers.first()) } else { json!(answers) };
@@ -99,7 +108,11 @@ pub(super) async fn explain(options: &Why, out: &mut impl std::io::Write) -> Res
             CANNOT_TELL
         };
         if without_ages(&text) != without_ages(&shown) {
-            let time = if shown.is_empty() { String::new() } else { format!("\n{:.0}\n", clock.now()) };
+            let time = if shown.is_empty() || options.output == Output::Json {
+                String::new()
+            } else {
+                format!("\n{:.0}\n", clock.now())
+            };
             // Without a reader of the output, nothing is left to do.
             if out.write_all(format!("{time}{text}").as_bytes()).and_then(|()| out.flush()).is_err() {
                 return Ok(code);

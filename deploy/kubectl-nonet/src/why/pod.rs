@@ -1,7 +1,7 @@
 //! What a Pod waits for: the scheduler, the kubelet, a container, a probe, a finalizer.
 
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::{ContainerStatus, Node, PersistentVolumeClaim, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod, PodCondition};
 
 use super::{
     scope::{Scope, age, name, uid},
@@ -220,7 +220,7 @@ async fn unscheduled(scope: &Scope, pod: &Pod, branch: &mut Branch) {
         );
         return;
     }
-    for claim in claims_of(scope, pod).await {
+    for claim in super::storage::claims_of(scope, pod).await {
         branch.add_children([claim]);
     }
     if branch.children.iter().any(|claim| !claim.causes.is_empty()) {
@@ -237,44 +237,6 @@ async fn unscheduled(scope: &Scope, pod: &Pod, branch: &mut Branch) {
         remedies.push(kubectl(scope, &format!("describe pod {pod_name}")));
     }
     branch.blame(Weight::Fails, format!("Pod {pod_name} fits on no node: {nodes}"), remedies);
-}
-
-/// Returns the branches of the claims of a Pod that are missing or not bound.
-async fn claims_of(scope: &Scope, pod: &Pod) -> Vec<Branch> {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let names: Vec<String> = volumes
-        .filter_map(|volume| volume.persistent_volume_claim.as_ref())
-        .map(|claim| claim.claim_name.clone())
-        .collect();
-    if names.is_empty() {
-        return Vec::new();
-    }
-    let claims = scope.list::<PersistentVolumeClaim>().await;
-    if scope.reader.is_unread("persistentvolumeclaims") {
-        return Vec::new();
-    }
-    let mut out = Vec::new();
-    for wanted in names {
-        match claims.iter().find(|claim| name(&claim.metadata) == wanted) {
-            Some(claim) => {
-                let branch = super::storage::branch(scope, claim).await;
-                if !branch.causes.is_empty() {
-                    out.push(branch);
-                }
-            }
-            None => {
-                let mut branch = Branch::new("PersistentVolumeClaim", &wanted);
-                branch.say("list", "does not exist");
-                branch.blame(
-                    Weight::Fails,
-                    format!("Pod {} needs PersistentVolumeClaim {wanted}, which does not exist", name(&pod.metadata)),
-                    ["create the claim, or correct its name in the volumes of the Pod".to_owned()],
-                );
-                out.push(branch);
-            }
-        }
-    }
-    out
 }
 
 /// Describes how a container ended last; `None` if it never ended.
@@ -387,13 +349,33 @@ fn container_line(
                     source,
                     format!("{kind} {called}: {reason} after {} restarts; {exit}", container.restart_count),
                 );
+                let killed = scope.newest_event(uid(&pod.metadata), &["Unhealthy"]).filter(|event| {
+                    let message = event.message.as_deref().unwrap_or_default();
+                    ["Liveness probe", "Startup probe"].iter().any(|probe| message.starts_with(probe))
+                });
+                if let Some(event) = killed {
+                    let (message, quoted) = scope.quote(event);
+                    branch.say(quoted, &message);
+                    branch.blame(
+                        Weight::Fails,
+                        format!("{kind} {called} of Pod {pod_name} is killed by its probe: {message}"),
+                        [
+                            "give the program more time (startupProbe, initialDelaySeconds), or correct the probe"
+                                .to_owned(),
+                            logs(" --previous"),
+                        ],
+                    );
+                    return;
+                }
                 let oom = exit.contains("OOMKilled");
                 let remedies = if oom {
                     vec!["raise the memory limit, or make the program use less".to_owned(), logs(" --previous")]
                 } else {
                     vec![logs(" --previous")]
                 };
-                let what = if oom {
+                let what = if exit.ends_with("exited with 0") {
+                    "ends again and again, and a Pod of this workload must not end"
+                } else if oom {
                     "is killed because it needs more memory than its limit"
                 } else {
                     "crashes again and again"

@@ -90,6 +90,44 @@ pub(super) async fn branch(scope: &Scope, claim: &PersistentVolumeClaim) -> Bran
     branch
 }
 
+/// Returns the branches of the claims of a Pod that are missing or not bound.
+pub(super) async fn claims_of(scope: &Scope, pod: &Pod) -> Vec<Branch> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let names: Vec<String> = volumes
+        .filter_map(|volume| volume.persistent_volume_claim.as_ref())
+        .map(|claim| claim.claim_name.clone())
+        .collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let claims = scope.list::<PersistentVolumeClaim>().await;
+    if scope.reader.is_unread("persistentvolumeclaims") {
+        return Vec::new();
+    }
+    let mut out = Vec::new();
+    for wanted in names {
+        match claims.iter().find(|claim| name(&claim.metadata) == wanted) {
+            Some(claim) => {
+                let branch = branch(scope, claim).await;
+                if !branch.causes.is_empty() {
+                    out.push(branch);
+                }
+            }
+            None => {
+                let mut branch = Branch::new("PersistentVolumeClaim", &wanted);
+                branch.say("list", "does not exist");
+                branch.blame(
+                    Weight::Fails,
+                    format!("Pod {} needs PersistentVolumeClaim {wanted}, which does not exist", name(&pod.metadata)),
+                    ["create the claim, or correct its name in the volumes of the Pod".to_owned()],
+                );
+                out.push(branch);
+            }
+        }
+    }
+    out
+}
+
 fn remedy(class: Option<&str>) -> String {
     match class {
         Some("") => "create a PersistentVolume that fits, because storageClassName is empty".to_owned(),

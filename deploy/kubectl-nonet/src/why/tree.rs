@@ -4,6 +4,9 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde::Serialize;
 
+/// How many objects in different states are shown below an object.
+const MAX_CHILDREN: usize = 20;
+
 /// An object of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Branch {
@@ -19,6 +22,9 @@ pub struct Branch {
     /// Number of siblings in the same state, which are not shown.
     #[serde(skip_serializing_if = "is_zero")]
     pub alike: usize,
+    /// Number of objects below that are not shown, because too many are in different states.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub omitted: usize,
     /// The objects below, for example the Pods of a ReplicaSet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Branch>,
@@ -104,21 +110,19 @@ impl Branch {
     /// Adds branches below. Branches in the same state are shown once, with the number of the others.
     pub fn add_children(&mut self, children: impl IntoIterator<Item = Branch>) {
         for child in children {
-            let known = self.children.iter_mut().find(|known| known.is_like(&child));
-            match known {
-                Some(known) => known.alike += 1 + child.alike,
-                None => self.children.push(child),
+            match self.children.iter().position(|known| known.is_like(&child)) {
+                Some(known) => self.children[known].alike += 1 + child.alike,
+                None if self.children.len() < MAX_CHILDREN => self.children.push(child),
+                None => self.omitted += 1,
             }
         }
     }
 
-    /// Whether another branch differs in its name only.
+    /// Whether another branch differs only in its name and in numbers, such as addresses and ages.
     fn is_like(&self, other: &Self) -> bool {
-        let shape = |branch: &Self| {
-            let own = |text: &str| text.replace(&branch.name, "*");
-            let lines: Vec<(String, String)> =
-                branch.lines.iter().map(|line| (own(&line.text), line.source.clone())).collect();
-            lines
+        let shape = |branch: &Self| -> Vec<String> {
+            let own = |text: &str| text.replace(&branch.name, "*").replace(|c: char| c.is_ascii_digit(), "");
+            branch.lines.iter().flat_map(|line| [own(&line.text), own(&line.source)]).collect()
         };
         self.kind == other.kind
             && self.children.is_empty()
@@ -184,9 +188,12 @@ fn render(out: &mut String, branch: &Branch, first: &str, rest: &str, width: usi
         wrap(out, &prefix, &format!("{prefix}  "), &format!("{} [{}]", line.text, line.source), width);
     }
     for (index, child) in branch.children.iter().enumerate() {
-        let is_last = index + 1 == branch.children.len();
+        let is_last = index + 1 == branch.children.len() && branch.omitted == 0;
         let (corner, below) = if is_last { ("└── ", "    ") } else { ("├── ", "│   ") };
         render(out, child, &format!("{rest}{corner}"), &format!("{rest}{below}"), width);
+    }
+    if branch.omitted > 0 {
+        let _ = writeln!(out, "{rest}└── and {} more in other states", with_thousands(branch.omitted));
     }
 }
 
