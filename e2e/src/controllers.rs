@@ -5,17 +5,7 @@ use std::process::ExitCode;
 use common::app::{self, ProgramDefinition};
 
 /// Every controller, in the order in which lists show them.
-pub const ALL: &[&ProgramDefinition] = &[
-    &deployment_controller::DEFINITION,
-    &replicaset_controller::DEFINITION,
-    &statefulset_controller::DEFINITION,
-    &daemonset_controller::DEFINITION,
-    &job_controller::DEFINITION,
-    &cronjob_controller::DEFINITION,
-    &endpointslice_controller::DEFINITION,
-    &gc_controller::DEFINITION,
-    &node_lifecycle_controller::DEFINITION,
-];
+pub const ALL: &[&ProgramDefinition] = &kubectl_nonet::plan::PROGRAMS;
 
 /// The controllers that a list names: `all` (or `*`), `none`, or names separated by commas.
 pub fn choose(list: &str) -> Result<Vec<&'static ProgramDefinition>, String> {

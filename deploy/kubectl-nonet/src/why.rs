@@ -25,7 +25,7 @@ use k8s_openapi::{
         core::v1::{Event, Namespace, Node, PersistentVolumeClaim, Pod, ReplicationController, Service},
         policy::v1::PodDisruptionBudget,
     },
-    apimachinery::pkg::apis::meta::v1::OwnerReference,
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
 use self::{
@@ -102,26 +102,33 @@ pub fn kind_names() -> Vec<&'static str> {
 /// Returns the names of the objects of a kind, for completion.
 pub async fn names(reader: &Arc<Reader>, kind: &str, namespace: &str) -> Vec<String> {
     let Ok(target) = Target::parse(&format!("{kind}/-")) else { return Vec::new() };
-    let namespace = Some(namespace);
-    let mut targets = Vec::new();
-    match target.kind {
-        Kind::Deployment => named::<Deployment>(reader, namespace, target.kind, false, &mut targets).await,
-        Kind::ReplicaSet => named::<ReplicaSet>(reader, namespace, target.kind, false, &mut targets).await,
-        Kind::ReplicationController => {
-            named::<ReplicationController>(reader, namespace, target.kind, false, &mut targets).await;
-        }
-        Kind::StatefulSet => named::<StatefulSet>(reader, namespace, target.kind, false, &mut targets).await,
-        Kind::DaemonSet => named::<DaemonSet>(reader, namespace, target.kind, false, &mut targets).await,
-        Kind::Job => named::<Job>(reader, namespace, target.kind, false, &mut targets).await,
-        Kind::CronJob => named::<CronJob>(reader, namespace, target.kind, false, &mut targets).await,
-        Kind::Pod => named::<Pod>(reader, namespace, target.kind, false, &mut targets).await,
-        Kind::Service => named::<Service>(reader, namespace, target.kind, false, &mut targets).await,
-        Kind::Claim => named::<PersistentVolumeClaim>(reader, namespace, target.kind, false, &mut targets).await,
-        Kind::Budget => named::<PodDisruptionBudget>(reader, namespace, target.kind, false, &mut targets).await,
-        Kind::Node => named::<Node>(reader, None, target.kind, false, &mut targets).await,
-        Kind::Namespace => named::<Namespace>(reader, None, target.kind, false, &mut targets).await,
+    let objects = list(reader, Some(namespace), target.kind).await;
+    objects.into_iter().filter_map(|metadata| metadata.name).collect()
+}
+
+/// Lists the metadata of the objects of a kind.
+async fn list(reader: &Arc<Reader>, namespace: Option<&str>, kind: Kind) -> Vec<ObjectMeta> {
+    macro_rules! metadata {
+        ($kind:ty) => {{
+            let objects = reader.list::<$kind>(namespace, "").await;
+            objects.iter().map(|object| object.metadata.clone()).collect()
+        }};
     }
-    targets.into_iter().map(|(_, target)| target.name).collect()
+    match kind {
+        Kind::Deployment => metadata!(Deployment),
+        Kind::ReplicaSet => metadata!(ReplicaSet),
+        Kind::ReplicationController => metadata!(ReplicationController),
+        Kind::StatefulSet => metadata!(StatefulSet),
+        Kind::DaemonSet => metadata!(DaemonSet),
+        Kind::Job => metadata!(Job),
+        Kind::CronJob => metadata!(CronJob),
+        Kind::Pod => metadata!(Pod),
+        Kind::Service => metadata!(Service),
+        Kind::Claim => metadata!(PersistentVolumeClaim),
+        Kind::Budget => metadata!(PodDisruptionBudget),
+        Kind::Node => metadata!(Node),
+        Kind::Namespace => metadata!(Namespace),
+    }
 }
 
 impl Target {
@@ -149,8 +156,12 @@ impl Target {
 
     /// Whether objects of the kind have a namespace.
     pub fn is_namespaced(&self) -> bool {
-        !matches!(self.kind, Kind::Node | Kind::Namespace)
+        has_namespace(self.kind)
     }
+}
+
+fn has_namespace(kind: Kind) -> bool {
+    !matches!(kind, Kind::Node | Kind::Namespace)
 }
 
 fn shown_kind(kind: Kind) -> &'static str {
@@ -203,7 +214,7 @@ pub async fn explain_failing(
     clock: &Clock,
     namespace: Option<&str>,
 ) -> Result<Vec<Answer>, Error> {
-    let kinds = [Kind::Deployment, Kind::StatefulSet, Kind::DaemonSet, Kind::CronJob, Kind::Job, Kind::Service];
+    let kinds = KINDS.map(|(kind, ..)| kind);
     let mut definitions: Vec<LoopDefinition> = Vec::new();
     for definition in kinds.into_iter().flat_map(loops_of) {
         if definitions.iter().all(|known| known.name != definition.name) {
@@ -214,16 +225,16 @@ pub async fn explain_failing(
         futures::join!(events(reader, namespace), Loops::start(reader, clock, &definitions, reader.limit()));
     let (events, loops) = (Arc::new(events), Arc::new(loops));
     let mut targets = Vec::new();
-    named::<Deployment>(reader, namespace, Kind::Deployment, true, &mut targets).await;
-    named::<StatefulSet>(reader, namespace, Kind::StatefulSet, true, &mut targets).await;
-    named::<DaemonSet>(reader, namespace, Kind::DaemonSet, true, &mut targets).await;
-    named::<CronJob>(reader, namespace, Kind::CronJob, true, &mut targets).await;
-    named::<ReplicaSet>(reader, namespace, Kind::ReplicaSet, true, &mut targets).await;
-    named::<ReplicationController>(reader, namespace, Kind::ReplicationController, true, &mut targets).await;
-    named::<Job>(reader, namespace, Kind::Job, true, &mut targets).await;
-    named::<Pod>(reader, namespace, Kind::Pod, true, &mut targets).await;
-    named::<Service>(reader, namespace, Kind::Service, true, &mut targets).await;
-    named::<PersistentVolumeClaim>(reader, namespace, Kind::Claim, true, &mut targets).await;
+    for kind in kinds {
+        // Objects without a namespace belong to the answer about the whole cluster.
+        if namespace.is_some() && !has_namespace(kind) {
+            continue;
+        }
+        for metadata in list(reader, namespace, kind).await.into_iter().filter(is_root) {
+            let (namespace, name) = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
+            targets.push((namespace, Target { kind, name }));
+        }
+    }
     if targets.is_empty()
         && let Some(namespace) = namespace
         && reader.lacks_namespace().await
@@ -245,25 +256,12 @@ pub async fn explain_failing(
     Ok(answers)
 }
 
-/// Adds the objects of a kind; with `are_roots` only those that no other object controls.
-async fn named<K: ListableKind>(
-    reader: &Arc<Reader>,
-    namespace: Option<&str>,
-    kind: Kind,
-    are_roots: bool,
-    targets: &mut Vec<(String, Target)>,
-) {
-    for object in reader.list::<K>(namespace, "").await.iter() {
-        let metadata = object.metadata();
-        let is_shown_below = |owner: &OwnerReference| {
-            let is_known = ["apps/", "batch/"].iter().any(|group| owner.api_version.starts_with(group));
-            owner.controller == Some(true) && (is_known || owner.kind == "ReplicationController")
-        };
-        if !are_roots || !metadata.owner_references.iter().flatten().any(is_shown_below) {
-            let name = scope::name(metadata).to_owned();
-            targets.push((metadata.namespace.clone().unwrap_or_default(), Target { kind, name }));
-        }
-    }
+/// Whether no object that the command explains shows the object below it.
+fn is_root(metadata: &ObjectMeta) -> bool {
+    !metadata.owner_references.iter().flatten().any(|owner| {
+        let is_known = ["apps/", "batch/"].iter().any(|group| owner.api_version.starts_with(group));
+        owner.controller == Some(true) && (is_known || owner.kind == "ReplicationController")
+    })
 }
 
 /// Returns the Events of a namespace, the newest first.
@@ -280,7 +278,7 @@ async fn answer(scope: &Scope, target: &Target) -> Result<Answer, Error> {
 
 /// Returns the tree of an object.
 async fn tree(scope: &Scope, target: &Target) -> Result<Branch, Error> {
-    // Each kind has a future of its own, which is boxed, because it is large.
+    // The future of each kind is boxed, because it is large.
     macro_rules! branch {
         ($branch:path) => {{
             let object = find(scope, target).await?;
@@ -304,7 +302,7 @@ async fn tree(scope: &Scope, target: &Target) -> Result<Branch, Error> {
     })
 }
 
-/// Finds the object of the question in the list of its kind.
+/// Finds the object that the user asks about.
 async fn find<K: ListableKind>(scope: &Scope, target: &Target) -> Result<K, Error> {
     let all = scope.list::<K>().await;
     let shown = shown_kind(target.kind);

@@ -252,7 +252,7 @@ fn static_pods_have_the_same_names_in_every_page() {
         upgrade.iter().filter_map(|line| line.strip_prefix("# ")).filter(|line| line.starts_with("cp ")).collect();
     assert_eq!(copies.len(), 2, "{upgrade:?}");
     for line in copies {
-        assert!(node.type_line(&line.replace("/root/", "./")), "{line}");
+        assert!(node.type_line(&line.replace(" ~/", " ./")), "{line}");
     }
     // No second manifest of the same Pod, which the kubelet would start, too.
     assert_eq!(node.manifests(), before);

@@ -60,7 +60,7 @@ impl Installation<'_> {
         self.pod_with_identity(holder).is_some()
     }
 
-    /// Returns the Pod that is the holder of the Lease. A Pod in the host network uses the name of its node as its identity.
+    /// Returns the Pod that holds the Lease. The identity of a Pod in the host network is the name of its node.
     pub(super) fn pod_with_identity(&self, holder: &str) -> Option<&Pod> {
         let host = host_of_identity(holder);
         self.pods_in_election().find(|pod| {

@@ -244,7 +244,7 @@ fn check_neighbours(
                 "{} has --leader-elect=false: beside kube-controller-manager it writes at once, without a Lease",
                 installation.controller.name
             );
-            let remedy = format!("take the flag out of its manifest or values; then {}", installation.apply_again());
+            let remedy = format!("remove the flag from its manifest or values; then {}", installation.apply_again());
             findings.add_problem(found, remedy);
         }
         if installation.is_installed() && args.iter().any(has_flag) {

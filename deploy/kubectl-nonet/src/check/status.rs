@@ -214,7 +214,7 @@ fn images<'a>(specs: impl Iterator<Item = &'a PodSpec>) -> Vec<String> {
     images
 }
 
-/// Returns the command that forwards a port to a Pod. Each static Pod has a port of its own.
+/// Returns the command that forwards a port to a Pod. Static Pods listen on different ports.
 fn port_forward(namespace: &str, pod: &Pod) -> Option<String> {
     let container = pod.spec.as_ref()?.containers.first()?;
     let port = container.ports.iter().flatten().next().map_or(SECURE_PORT, |port| port.container_port);

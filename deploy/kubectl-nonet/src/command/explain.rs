@@ -135,9 +135,10 @@ fn answers_to_text(answers: &[Answer], are_all: bool, place: &str, reader: &Read
     let mut texts: Vec<String> = answers.iter().filter(fail).map(|answer| answer.to_text(width, true) + "\n").collect();
     let rest = |answer: &&Answer| !answer.fails();
     texts.extend(answers.iter().filter(rest).filter_map(|answer| {
+        let namespace = Some(&answer.namespace).filter(|namespace| !namespace.is_empty());
         Some(format!(
-            "{}: {} {} waits: {}\n",
-            answer.namespace,
+            "{}{} {} waits: {}\n",
+            namespace.map_or_else(String::new, |namespace| format!("{namespace}: ")),
             answer.tree.kind,
             answer.tree.name,
             answer.cause.as_ref()?.text

@@ -78,7 +78,7 @@ struct Line<'a> {
     actions: Vec<&'a Action>,
 }
 
-/// Puts a step into the last line of its object if both are of the same second and kind.
+/// Merges a step with the latest step of its object if both have the same second and kind.
 fn fold(steps: &[Step]) -> Vec<Line<'_>> {
     let mut lines: Vec<Line<'_>> = Vec::new();
     let mut last: BTreeMap<&ObjectName, usize> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What a Node waits for, and which of its Pods are evicted when.
+//! What a Node waits for, and when its Pods are evicted.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
 //! What Services, Namespaces and budgets wait for, and what holds an object that is being deleted.
 
+use common::leader::HAND_OVER_HOLDER_IDENTITY;
 use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
@@ -20,8 +21,6 @@ use super::{
 };
 use crate::{controllers::KUBE_SYSTEM_NAMESPACE, facts::to_one_line};
 
-/// Holder of a Lease that no process takes.
-const HOLD: &str = "held-for-hand-over";
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
@@ -118,29 +117,20 @@ async fn dependents(scope: &Scope, owner: &str) -> Vec<String> {
 /// Adds owners that do not exist, and controllers of a kind that this command does not know.
 pub(super) async fn owners(scope: &Scope, metadata: &ObjectMeta, kind: &str, branch: &mut Branch) {
     for owner in metadata.owner_references.iter().flatten() {
-        let namespace = Some(scope.namespace_of(metadata));
-        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        let kind_here = if matches!(group, "apps" | "batch") { owner.kind.as_str() } else { "" };
-        let found = match kind_here {
-            "Deployment" => {
-                scope.reader.list::<Deployment>(namespace, "").await.iter().any(|each| uid(&each.metadata) == owner.uid)
-            }
-            "ReplicaSet" => {
-                scope.reader.list::<ReplicaSet>(namespace, "").await.iter().any(|each| uid(&each.metadata) == owner.uid)
-            }
-            "StatefulSet" => scope
-                .reader
-                .list::<StatefulSet>(namespace, "")
-                .await
-                .iter()
-                .any(|each| uid(&each.metadata) == owner.uid),
-            "DaemonSet" => {
-                scope.reader.list::<DaemonSet>(namespace, "").await.iter().any(|each| uid(&each.metadata) == owner.uid)
-            }
-            "Job" => scope.reader.list::<Job>(namespace, "").await.iter().any(|each| uid(&each.metadata) == owner.uid),
-            "CronJob" => {
-                scope.reader.list::<CronJob>(namespace, "").await.iter().any(|each| uid(&each.metadata) == owner.uid)
-            }
+        let (group, _) = owner.api_version.split_once('/').unwrap_or_default();
+        macro_rules! exists {
+            ($kind:ty) => {{
+                let objects = scope.reader.list::<$kind>(Some(scope.namespace_of(metadata)), "").await;
+                objects.iter().any(|each| uid(&each.metadata) == owner.uid)
+            }};
+        }
+        let found = match (group, owner.kind.as_str()) {
+            ("apps", "Deployment") => exists!(Deployment),
+            ("apps", "ReplicaSet") => exists!(ReplicaSet),
+            ("apps", "StatefulSet") => exists!(StatefulSet),
+            ("apps", "DaemonSet") => exists!(DaemonSet),
+            ("batch", "Job") => exists!(Job),
+            ("batch", "CronJob") => exists!(CronJob),
             _ => {
                 if owner.controller == Some(true) {
                     branch.say("metadata", format!("managed by {} {}", owner.kind, owner.name));
@@ -201,8 +191,9 @@ pub(super) async fn unseen_generation(
     for found in own.into_iter().chain(manager) {
         branch.say("Lease", describe(found));
     }
-    let is_held =
-        own.is_some_and(|lease| lease.spec.as_ref().is_some_and(|spec| spec.holder_identity.as_deref() == Some(HOLD)));
+    let is_held = own.is_some_and(|lease| {
+        lease.spec.as_ref().is_some_and(|spec| spec.holder_identity.as_deref() == Some(HAND_OVER_HOLDER_IDENTITY))
+    });
     let remedy = if is_held {
         format!("if kube-controller-manager does not run this loop: kubectl nonet release {controller}")
     } else {

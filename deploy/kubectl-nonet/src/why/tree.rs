@@ -153,7 +153,7 @@ impl Answer {
     /// Renders the answer as a tree of text, with lines of at most `width` columns.
     pub fn to_text(&self, width: usize, shows_namespace: bool) -> String {
         let mut out = String::new();
-        if shows_namespace {
+        if shows_namespace && !self.namespace.is_empty() {
             let _ = write!(out, "{}: ", self.namespace);
         }
         render(&mut out, &self.tree, "", "", width.max(40));
