@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use common::app::{self, ProgramDefinition};
 
 /// Every controller, in the order in which lists show them.
-pub const ALL: &[&ProgramDefinition] = &kubectl_nonet::plan::PROGRAMS;
+pub const ALL: &[&ProgramDefinition] = &kubectl_nonet::controllers::PROGRAMS;
 
 /// The controllers that a list names: `all` (or `*`), `none`, or names separated by commas.
 pub fn choose(list: &str) -> Result<Vec<&'static ProgramDefinition>, String> {

@@ -2,29 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{collections::BTreeMap, fs};
+use std::fs;
 
-use common::{app::ProgramDefinition, built_in_flags::ControllersFlag};
+use common::built_in_flags::ControllersFlag;
 use e2e::controllers;
-use kubectl_nonet::{
-    controllers::{ALL, AccessRight, controller_of_loop},
-    plan::PROGRAMS,
-};
+use kubectl_nonet::controllers::{ALL, AccessRight, controller_of_loop};
 use serde_json::Value;
-
-#[test]
-fn the_plugin_knows_every_controller_and_its_loops() {
-    let known: BTreeMap<&str, Vec<&str>> = ALL.iter().map(|known| (known.name, known.loops.to_vec())).collect();
-    let real: BTreeMap<&str, Vec<&str>> =
-        controllers::ALL.iter().map(|real| (real.name, real.loops.iter().map(|each| each.name).collect())).collect();
-    assert_eq!(known, real);
-}
-
-#[test]
-fn a_plan_runs_every_controller() {
-    let names = |all: &[&ProgramDefinition]| all.iter().map(|each| each.name).collect::<Vec<_>>();
-    assert_eq!(names(&PROGRAMS), names(controllers::ALL));
-}
 
 #[test]
 fn the_plugin_knows_the_older_name_of_every_loop() {

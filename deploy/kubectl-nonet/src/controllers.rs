@@ -1,16 +1,83 @@
-//! The controllers of Nonet with their loops and rights, as the manifests of `deploy/` install them.
+//! The table of the controllers of Nonet, the only list of them that is written by hand.
 //!
-//! A test in `e2e/tests/check.rs` compares this list with the controllers themselves.
+//! A row has the program of a controller, and what its code cannot know. `cargo run -p e2e --bin generate` writes the manifests
+//! of `deploy/` from this table, and `plan`, the playground, the bench and the tests run the programs of it.
 
-/// Name, loops and main rights of one controller of Nonet.
-#[derive(Debug, PartialEq, Eq)]
+use std::fmt;
+
+use common::app::ProgramDefinition;
+
+/// One controller of Nonet: its program, its main rights, and how the manifests run it.
+#[derive(Clone, Copy)]
 pub struct Controller {
     /// Name of the controller and of its Lease.
     pub name: &'static str,
-    /// Canonical names of the loops of kube-controller-manager that the controller replaces.
-    pub loops: &'static [&'static str],
+    /// Name, loops and flags.
+    pub program: &'static ProgramDefinition,
     /// The most important rights. Without any of them, the controller cannot work.
     pub rights: &'static [AccessRight],
+    /// Port of its static Pod and of its rescue Pod, which share the network of their node. Lists of manifests are in this order.
+    pub host_port: u16,
+    /// Requests and limits of its container.
+    pub resources: Resources,
+    /// Whether a cluster without controllers needs its rescue Pod, because other controllers cannot start without it.
+    pub is_rescued_first: bool,
+    /// Whether its Pods run on nodes that are not ready, because no other process removes the taints of these nodes.
+    pub tolerates_unready_nodes: bool,
+}
+
+/// Requests and limits of a container, as quantities of Kubernetes.
+#[derive(Clone, Copy, Debug)]
+pub struct Resources {
+    /// Requested CPU.
+    pub cpu: &'static str,
+    /// Requested memory.
+    pub memory: &'static str,
+    /// Limit of the memory.
+    pub memory_limit: &'static str,
+}
+
+/// Resources of a controller that caches Pods: 20,000 of them requested, and twice 150,000 at the limit.
+const RESOURCES: Resources = Resources { cpu: "20m", memory: "32Mi", memory_limit: "384Mi" };
+
+impl Controller {
+    /// A row with the usual resources, which runs on ready nodes and has no part in a rescue.
+    const fn new(program: &'static ProgramDefinition, host_port: u16, rights: &'static [AccessRight]) -> Self {
+        let (is_rescued_first, tolerates_unready_nodes) = (false, false);
+        Self {
+            name: program.name,
+            program,
+            rights,
+            host_port,
+            resources: RESOURCES,
+            is_rescued_first,
+            tolerates_unready_nodes,
+        }
+    }
+
+    /// Canonical names of the loops of kube-controller-manager that the controller replaces.
+    pub fn loops(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.program.loops.iter().map(|each| each.name)
+    }
+
+    /// Whether the controller replaces the loop `name` of kube-controller-manager.
+    pub fn has_loop(&self, name: &str) -> bool {
+        self.loops().any(|each| each == name)
+    }
+}
+
+impl PartialEq for Controller {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Controller {}
+
+impl fmt::Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Controller").field(&self.name).finish()
+    }
 }
 
 /// A verb on a resource in all namespaces.
@@ -28,94 +95,124 @@ const fn may(verb: &'static str, group: &'static str, resource: &'static str) ->
     AccessRight { group, resource, verb }
 }
 
-/// All nine controllers of Nonet, each with its loops and main rights.
+/// Every controller of Nonet, in the order in which lists show them.
 pub const ALL: &[Controller] = &[
     Controller {
-        name: "deployment-controller",
-        loops: &["deployment-controller"],
-        rights: &[
-            may("list", "apps", "deployments"),
-            may("patch", "apps", "deployments/status"),
-            may("create", "apps", "replicasets"),
-            may("patch", "apps", "replicasets"),
-        ],
+        is_rescued_first: true,
+        ..Controller::new(
+            &deployment_controller::DEFINITION,
+            10362,
+            &[
+                may("list", "apps", "deployments"),
+                may("patch", "apps", "deployments/status"),
+                may("create", "apps", "replicasets"),
+                may("patch", "apps", "replicasets"),
+            ],
+        )
     },
     Controller {
-        name: "replicaset-controller",
-        loops: &["replicaset-controller", "replicationcontroller-controller"],
-        rights: &[
-            may("list", "apps", "replicasets"),
-            may("patch", "apps", "replicasets/status"),
-            may("create", "", "pods"),
-            may("delete", "", "pods"),
-        ],
+        is_rescued_first: true,
+        ..Controller::new(
+            &replicaset_controller::DEFINITION,
+            10361,
+            &[
+                may("list", "apps", "replicasets"),
+                may("patch", "apps", "replicasets/status"),
+                may("create", "", "pods"),
+                may("delete", "", "pods"),
+            ],
+        )
     },
-    Controller {
-        name: "statefulset-controller",
-        loops: &["statefulset-controller"],
-        rights: &[
+    Controller::new(
+        &statefulset_controller::DEFINITION,
+        10363,
+        &[
             may("list", "apps", "statefulsets"),
             may("patch", "apps", "statefulsets/status"),
             may("create", "", "pods"),
             may("create", "", "persistentvolumeclaims"),
             may("create", "apps", "controllerrevisions"),
         ],
-    },
+    ),
     Controller {
-        name: "daemonset-controller",
-        loops: &["daemonset-controller"],
-        rights: &[
-            may("list", "apps", "daemonsets"),
-            may("patch", "apps", "daemonsets/status"),
-            may("create", "", "pods"),
-            may("create", "apps", "controllerrevisions"),
-        ],
+        is_rescued_first: true,
+        ..Controller::new(
+            &daemonset_controller::DEFINITION,
+            10364,
+            &[
+                may("list", "apps", "daemonsets"),
+                may("patch", "apps", "daemonsets/status"),
+                may("create", "", "pods"),
+                may("create", "apps", "controllerrevisions"),
+            ],
+        )
     },
-    Controller {
-        name: "job-controller",
-        loops: &["job-controller", "ttl-after-finished-controller"],
-        rights: &[
+    Controller::new(
+        &job_controller::DEFINITION,
+        10365,
+        &[
             may("list", "batch", "jobs"),
             may("patch", "batch", "jobs/status"),
             may("create", "", "pods"),
             may("patch", "", "pods"),
         ],
-    },
+    ),
     Controller {
-        name: "cronjob-controller",
-        loops: &["cronjob-controller"],
-        rights: &[
-            may("list", "batch", "cronjobs"),
-            may("patch", "batch", "cronjobs/status"),
-            may("create", "batch", "jobs"),
-        ],
+        resources: Resources { cpu: "10m", memory: "16Mi", memory_limit: "128Mi" },
+        ..Controller::new(
+            &cronjob_controller::DEFINITION,
+            10366,
+            &[
+                may("list", "batch", "cronjobs"),
+                may("patch", "batch", "cronjobs/status"),
+                may("create", "batch", "jobs"),
+            ],
+        )
     },
-    Controller {
-        name: "endpointslice-controller",
-        loops: &["endpointslice-controller", "endpointslice-mirroring-controller", "endpoints-controller"],
-        rights: &[
+    Controller::new(
+        &endpointslice_controller::DEFINITION,
+        10367,
+        &[
             may("list", "", "services"),
             may("create", "discovery.k8s.io", "endpointslices"),
             may("patch", "discovery.k8s.io", "endpointslices"),
             may("patch", "", "endpoints"),
         ],
+    ),
+    Controller {
+        resources: Resources { memory_limit: "512Mi", ..RESOURCES },
+        ..Controller::new(
+            &gc_controller::DEFINITION,
+            10368,
+            &[may("list", "*", "*"), may("patch", "*", "*"), may("delete", "*", "*")],
+        )
     },
     Controller {
-        name: "gc-controller",
-        loops: &["garbage-collector-controller"],
-        rights: &[may("list", "*", "*"), may("patch", "*", "*"), may("delete", "*", "*")],
-    },
-    Controller {
-        name: "node-lifecycle-controller",
-        loops: &["node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller"],
-        rights: &[
-            may("patch", "", "nodes"),
-            may("patch", "", "nodes/status"),
-            may("list", "coordination.k8s.io", "leases"),
-            may("delete", "", "pods"),
-        ],
+        is_rescued_first: true,
+        tolerates_unready_nodes: true,
+        ..Controller::new(
+            &node_lifecycle_controller::DEFINITION,
+            10369,
+            &[
+                may("patch", "", "nodes"),
+                may("patch", "", "nodes/status"),
+                may("list", "coordination.k8s.io", "leases"),
+                may("delete", "", "pods"),
+            ],
+        )
     },
 ];
+
+/// The programs of all controllers, in the same order.
+pub const PROGRAMS: [&ProgramDefinition; ALL.len()] = {
+    let mut programs = [ALL[0].program; ALL.len()];
+    let mut index = 1;
+    while index < programs.len() {
+        programs[index] = ALL[index].program;
+        index += 1;
+    }
+    programs
+};
 
 /// Key of the label that contains the name of the controller. All objects of a controller have the label.
 pub const CONTROLLER_NAME_LABEL: &str = "app.kubernetes.io/name";
@@ -128,5 +225,5 @@ pub const KUBE_SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// Returns the controller that replaces the loop `name` of kube-controller-manager; `None` if no controller of Nonet does.
 pub fn controller_of_loop(name: &str) -> Option<&'static Controller> {
-    ALL.iter().find(|controller| controller.loops.contains(&name))
+    ALL.iter().find(|controller| controller.has_loop(name))
 }

@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use common::{app::ProgramDefinition, clock::Clock, runtime::LoopDefinition, settings::OperatorSettings};
+use common::{clock::Clock, runtime::LoopDefinition, settings::OperatorSettings};
 use jiff::Timestamp;
 use sandbox::{
     Refused, Sandbox,
@@ -30,7 +30,7 @@ use self::{
     live::{LiveState, is_read},
     steps::{ObjectName, Record, Step, text},
 };
-use crate::facts::to_one_line;
+use crate::{controllers::PROGRAMS, facts::to_one_line};
 
 pub mod files;
 pub mod live;
@@ -43,19 +43,6 @@ const NODE_HEALTH_LOOP: &str = "node-lifecycle-controller";
 
 /// Feature gate of the server and of statefulset-controller. With it, the server sets `maxUnavailable` of every StatefulSet.
 const MAX_UNAVAILABLE_GATE: &str = "MaxUnavailableStatefulSet";
-
-/// The programs of the simulated loops.
-pub const PROGRAMS: [&ProgramDefinition; 9] = [
-    &deployment_controller::DEFINITION,
-    &replicaset_controller::DEFINITION,
-    &statefulset_controller::DEFINITION,
-    &daemonset_controller::DEFINITION,
-    &job_controller::DEFINITION,
-    &cronjob_controller::DEFINITION,
-    &endpointslice_controller::DEFINITION,
-    &gc_controller::DEFINITION,
-    &node_lifecycle_controller::DEFINITION,
-];
 
 /// How a plan is computed.
 #[derive(Clone, Debug)]

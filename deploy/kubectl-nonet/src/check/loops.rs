@@ -67,7 +67,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Pl
     check_neighbours(&mut findings, &built_in, installations, stage);
     let mut verdicts: BTreeMap<Verdict, Vec<(&str, &Installation<'_>)>> = BTreeMap::new();
     for installation in installations {
-        for name in installation.controller.loops {
+        for name in installation.controller.loops() {
             let verdict = verdict(&built_in.loop_state(name), installation, stage);
             verdicts.entry(verdict).or_default().push((name, installation));
         }
@@ -201,7 +201,7 @@ fn check_neighbours(
     stage: PlannedOperation,
 ) {
     const COLLECTOR: &str = "garbage-collector-controller";
-    let is_handed_over = |i: &Installation<'_>| i.is_installed() && i.controller.loops.contains(&COLLECTOR);
+    let is_handed_over = |i: &Installation<'_>| i.is_installed() && i.controller.has_loop(COLLECTOR);
     let hands_over = stage == PlannedOperation::HandOver && installations.iter().any(is_handed_over);
     for (pod, has_collector) in built_in.migrators_with_collector(MIGRATOR, COLLECTOR) {
         let found = |when: &str| {
@@ -275,7 +275,7 @@ fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation
         }
     };
     let installed = installations.iter().filter(|installation| installation.is_installed());
-    let loops: Vec<&str> = installed.flat_map(|installation| installation.controller.loops).copied().collect();
+    let loops: Vec<&str> = installed.flat_map(|installation| installation.controller.loops()).collect();
     let (on, off): (Vec<&str>, Vec<&str>) = loops.iter().partition(|name| controllers.switches_loop_on(name));
     if stage == PlannedOperation::Removal {
         if !off.is_empty() {

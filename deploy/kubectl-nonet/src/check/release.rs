@@ -108,8 +108,8 @@ pub(crate) fn built_in_writers(facts: &Facts, held: &[&SelectedLease]) -> Vec<St
     let built_in = KubeControllerManagers::from_facts(&facts.kube_controller_manager);
     let mut running: BTreeMap<Vec<String>, Vec<&str>> = BTreeMap::new();
     let mut unknown = Vec::new();
-    for name in controllers::ALL.iter().flat_map(|controller| controller.loops) {
-        if !held.iter().any(|lease| lease.controller.loops.contains(name)) {
+    for name in controllers::ALL.iter().flat_map(Controller::loops) {
+        if !held.iter().any(|lease| lease.controller.has_loop(name)) {
             continue;
         }
         match built_in.loop_state(name) {
@@ -117,7 +117,7 @@ pub(crate) fn built_in_writers(facts: &Facts, held: &[&SelectedLease]) -> Vec<St
                 running.entry(pods).or_default().push(name);
             }
             BuiltInLoopState::Off | BuiltInLoopState::NoManager => {}
-            BuiltInLoopState::Unknown => unknown.push(*name),
+            BuiltInLoopState::Unknown => unknown.push(name),
         }
     }
     let mut lines: Vec<String> = running

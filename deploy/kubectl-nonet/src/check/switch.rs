@@ -42,7 +42,7 @@ pub(crate) fn flag_lines(
     switch: Switch,
 ) -> Vec<String> {
     let managers = KubeControllerManagers::from_facts(&facts.kube_controller_manager);
-    let loops: Vec<&str> = selected.iter().flat_map(|lease| lease.controller.loops).copied().collect();
+    let loops: Vec<&str> = selected.iter().flat_map(|lease| lease.controller.loops()).collect();
     let current = match stated {
         Some(list) => vec![("by --built-in-controllers", list.to_owned())],
         None => managers.controllers_lists(),
@@ -73,14 +73,14 @@ pub(crate) fn flag_lines(
 /// Whether kube-controller-manager runs a loop of the controller. A manager that would run it as the leader does not count.
 pub(crate) fn is_run_by_manager(facts: &Facts, lease: &SelectedLease) -> bool {
     let managers = KubeControllerManagers::from_facts(&facts.kube_controller_manager);
-    lease.controller.loops.iter().any(|name| matches!(managers.loop_state(name), BuiltInLoopState::Runs(_)))
+    lease.controller.loops().any(|name| matches!(managers.loop_state(name), BuiltInLoopState::Runs(_)))
 }
 
 /// Returns a line for each group of loops of the controllers that no leading kube-controller-manager is known to run.
 pub(crate) fn idle_loops(facts: &Facts, selected: &[&SelectedLease]) -> Vec<String> {
     let managers = KubeControllerManagers::from_facts(&facts.kube_controller_manager);
     let mut idle: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for name in selected.iter().flat_map(|lease| lease.controller.loops) {
+    for name in selected.iter().flat_map(|lease| lease.controller.loops()) {
         let why = match managers.loop_state(name) {
             BuiltInLoopState::Runs(_) if managers.has_known_leader() => continue,
             BuiltInLoopState::Runs(pods) | BuiltInLoopState::WouldRun(pods) => {

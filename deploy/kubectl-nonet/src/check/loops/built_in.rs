@@ -12,7 +12,7 @@ use crate::{
         installation::object_name,
         span,
     },
-    controllers::{self, KUBE_SYSTEM_NAMESPACE},
+    controllers::{self, Controller, KUBE_SYSTEM_NAMESPACE},
     facts::{BuiltInControllersFlag, FactError, KubeControllerManagerFacts},
     finding::Findings,
     manager_flags,
@@ -260,7 +260,7 @@ impl<'a> KubeControllerManagers<'a> {
 
     /// Reports Pods with different flags for the loops of Nonet, as when a change has not reached every node.
     fn report_different(&self, findings: &mut Findings) {
-        let loops: Vec<&str> = controllers::ALL.iter().flat_map(|controller| controller.loops).copied().collect();
+        let loops: Vec<&str> = controllers::ALL.iter().flat_map(Controller::loops).collect();
         let runs =
             |process: &Process<'_>| loops.iter().map(|name| process.controllers.switches_loop_on(name)).collect();
         let sets: BTreeSet<Vec<bool>> = self.processes.iter().map(runs).collect();
