@@ -9,11 +9,13 @@
 //! | [`playground`] | a cluster with an example application, to watch and to try with kubectl |
 //! | [`bench`](mod@bench) | throughput, processor time, memory and requests of the controllers |
 //! | [`cluster`], [`process`], [`rights`] | the cluster, the processes of the controllers, and their rights |
+//! | [`generate`] | manifests, lists and reference pages that are written from the table of controllers |
 //! | [`skips`] | records of skipped tests |
 
 pub mod bench;
 pub mod cluster;
 pub mod controllers;
+pub mod generate;
 pub mod playground;
 pub mod process;
 pub mod reference;

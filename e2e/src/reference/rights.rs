@@ -1,11 +1,12 @@
 //! The page of rights, from the manifests of `deploy/controllers`.
 
-use std::{fs, io, path::Path};
+use std::io;
 
+use kubectl_nonet::controllers::ALL;
 use serde_json::Value;
 
 use super::markdown::{codes, head, plain, section, table};
-use crate::controllers;
+use crate::generate;
 
 const INTRODUCTION: &str = "What the ServiceAccount of each controller may do, from `deploy/controllers/NAME/rbac.yaml`. Rules of the \
     ClusterRole apply to all namespaces. Rules of the Role apply to the namespace of the controller, in which its Lease is. The \
@@ -64,17 +65,17 @@ fn row((rule, reason): &(Value, String)) -> Vec<String> {
     ]
 }
 
-pub(super) fn page(root: &Path) -> io::Result<String> {
+pub(super) fn page() -> io::Result<String> {
     let mut text = head("Rights", INTRODUCTION);
-    for definition in controllers::ALL {
-        let manifest = fs::read_to_string(root.join("deploy/controllers").join(definition.name).join("rbac.yaml"))?;
-        let roles = roles(&manifest).map_err(|why| io::Error::other(format!("{}: {why}", definition.name)))?;
+    for controller in ALL {
+        let manifest = generate::rbac(controller)?;
+        let roles = roles(&manifest).map_err(|why| io::Error::other(format!("{}: {why}", controller.name)))?;
         let of_role = |role: &Role| {
             let rows: Vec<_> = role.rules.iter().map(row).collect();
             format!("{}:\n\n{}", role.kind, table(&["API groups", "resources", "verbs", "reason"], &rows))
         };
         let content: Vec<String> = roles.iter().map(of_role).collect();
-        section(&mut text, &format!("## {}", definition.name), &content.join("\n"));
+        section(&mut text, &format!("## {}", controller.name), &content.join("\n"));
     }
     Ok(text)
 }

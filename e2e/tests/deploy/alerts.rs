@@ -18,8 +18,11 @@ use crate::{
     page, root, yaml,
 };
 
-/// The cases for `promtool test rules`.
-const RULE_TESTS: &str = "e2e/tests/deploy/alerts/rule-tests.yaml";
+/// The cases for `promtool test rules`, of which the last file is written from the table of controllers.
+const RULE_TESTS: [&str; 2] = ["rule-tests.yaml", "absence.yaml"];
+
+/// The directory of the cases.
+const DIRECTORY: &str = "e2e/tests/deploy/alerts";
 
 /// Keeps the series of Nonet among those of all programs that serve the same metrics.
 const OWN_SERIES: &str = "and on (cluster, namespace, job, instance) nonet_build_info";
@@ -33,9 +36,9 @@ fn alert_name(rule: &Value) -> String {
 
 #[test]
 fn every_alert_has_a_firing_and_a_silent_case() {
-    let cases: Value = serde_saphyr::from_str(&page(RULE_TESTS)).unwrap();
+    let cases = RULE_TESTS.map(|file| serde_saphyr::from_str(&page(&format!("{DIRECTORY}/{file}"))).unwrap());
     let (mut firing, mut silent) = (BTreeSet::new(), BTreeSet::new());
-    for test in cases["tests"].as_array().unwrap() {
+    for test in cases.iter().flat_map(|cases: &Value| cases["tests"].as_array().unwrap()) {
         for case in test["alert_rule_test"].as_array().unwrap() {
             let name = case["alertname"].as_str().unwrap().to_owned();
             let expected = case["exp_alerts"].as_array().unwrap_or_else(|| panic!("{name}: exp_alerts"));
@@ -79,8 +82,11 @@ fn alerts_fire_and_stay_silent_in_promtool() {
     fs::create_dir_all(&directory).unwrap();
     // JSON is valid YAML.
     fs::write(directory.join("rules.yaml"), plain_rules().to_string()).unwrap();
-    fs::copy(root().join(RULE_TESTS), directory.join("rule-tests.yaml")).unwrap();
-    for arguments in [["check", "rules", "rules.yaml"], ["test", "rules", "rule-tests.yaml"]] {
+    for file in RULE_TESTS {
+        fs::copy(root().join(DIRECTORY).join(file), directory.join(file)).unwrap();
+    }
+    let tests = RULE_TESTS.map(|file| ["test", "rules", file]);
+    for arguments in [["check", "rules", "rules.yaml"]].into_iter().chain(tests) {
         let output = Command::new("promtool").args(arguments).current_dir(&directory).output().unwrap();
         let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "promtool {}: {stdout}{stderr}", arguments.join(" "));

@@ -62,8 +62,8 @@ fn check(wrong: Vec<String>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_reference_is_that_of_the_code() {
-    let outdated = e2e::reference::outdated().await.unwrap();
-    let command = e2e::reference::COMMAND;
-    assert!(outdated.is_empty(), "{} differs from the code; `{command}` renews it", outdated.join(", "));
+async fn written_files_are_those_of_the_code() {
+    let outdated = e2e::generate::outdated().await.unwrap();
+    let command = e2e::generate::COMMAND;
+    assert!(outdated.is_empty(), "run `{command}`: these files differ from the code: {}", outdated.join(", "));
 }
