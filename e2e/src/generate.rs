@@ -9,6 +9,7 @@ mod chart;
 mod controllers;
 mod dashboard;
 mod images;
+mod lists;
 mod overlays;
 mod roles;
 
@@ -96,6 +97,7 @@ pub async fn files() -> io::Result<Vec<File>> {
     files.extend(alerts::files());
     files.extend(chart::files()?);
     files.extend(dashboard::files()?);
+    files.extend(lists::files()?);
     Ok(files)
 }
 

@@ -1,3 +1,4 @@
+// Written by `cargo run -p e2e --bin generate`.
 //! Every suite, and the tests of the playground, in one program: three at once, each in a process of its own.
 //!
 //! `cargo test -p e2e --test suites` runs them all, `... -- deployment::` those of one suite. Each suite is a program of its
@@ -45,7 +46,6 @@ mod statefulset;
 mod taint_eviction;
 
 fn main() -> ExitCode {
-    // Those that wait longest come first.
     run_all(vec![
         Part::Suite(failover::suite()),
         Part::Plain("playground", playground::TESTS),
@@ -57,12 +57,12 @@ fn main() -> ExitCode {
         Part::Suite(statefulset::suite()),
         Part::Suite(replicaset::suite()),
         Part::Suite(gc::suite()),
+        Part::Suite(daemonset_handover::suite()),
         Part::Suite(endpointslice::suite()),
         Part::Suite(endpointslice_mirroring::suite()),
-        Part::Suite(daemonset_handover::suite()),
         Part::Suite(job_handover::suite()),
-        Part::Suite(taint_eviction::suite()),
-        Part::Suite(pod_gc::suite()),
         Part::Suite(nodes::suite()),
+        Part::Suite(pod_gc::suite()),
+        Part::Suite(taint_eviction::suite()),
     ])
 }

@@ -16,6 +16,9 @@ pub struct Controller {
     pub program: &'static ProgramDefinition,
     /// The most important rights. Without any of them, the controller cannot work.
     pub rights: &'static [AccessRight],
+    /// For each loop that `kubectl nonet why` explains: the resources without which the loop would decide wrongly. An empty list in
+    /// place of an unread one would look like a loss.
+    pub needs: &'static [(&'static str, &'static [&'static str])],
     /// Port of its static Pod and of its rescue Pod, which share the network of their node. Lists of manifests are in this order.
     pub host_port: u16,
     /// Requests and limits of its container.
@@ -41,13 +44,14 @@ pub struct Resources {
 const RESOURCES: Resources = Resources { cpu: "20m", memory: "32Mi", memory_limit: "384Mi" };
 
 impl Controller {
-    /// A row with the usual resources, which runs on ready nodes and has no part in a rescue.
+    /// A row with the usual resources, without explained loops, which runs on ready nodes and has no part in a rescue.
     const fn new(program: &'static ProgramDefinition, host_port: u16, rights: &'static [AccessRight]) -> Self {
         let (is_rescued_first, tolerates_unready_nodes) = (false, false);
         Self {
             name: program.name,
             program,
             rights,
+            needs: &[],
             host_port,
             resources: RESOURCES,
             is_rescued_first,
@@ -99,6 +103,7 @@ const fn may(verb: &'static str, group: &'static str, resource: &'static str) ->
 pub const ALL: &[Controller] = &[
     Controller {
         is_rescued_first: true,
+        needs: &[("deployment-controller", &["replicasets.apps"])],
         ..Controller::new(
             &deployment_controller::DEFINITION,
             10362,
@@ -112,6 +117,7 @@ pub const ALL: &[Controller] = &[
     },
     Controller {
         is_rescued_first: true,
+        needs: &[("replicaset-controller", &["pods"]), ("replicationcontroller-controller", &["pods"])],
         ..Controller::new(
             &replicaset_controller::DEFINITION,
             10361,
@@ -123,19 +129,23 @@ pub const ALL: &[Controller] = &[
             ],
         )
     },
-    Controller::new(
-        &statefulset_controller::DEFINITION,
-        10363,
-        &[
-            may("list", "apps", "statefulsets"),
-            may("patch", "apps", "statefulsets/status"),
-            may("create", "", "pods"),
-            may("create", "", "persistentvolumeclaims"),
-            may("create", "apps", "controllerrevisions"),
-        ],
-    ),
+    Controller {
+        needs: &[("statefulset-controller", &["pods", "persistentvolumeclaims", "controllerrevisions.apps"])],
+        ..Controller::new(
+            &statefulset_controller::DEFINITION,
+            10363,
+            &[
+                may("list", "apps", "statefulsets"),
+                may("patch", "apps", "statefulsets/status"),
+                may("create", "", "pods"),
+                may("create", "", "persistentvolumeclaims"),
+                may("create", "apps", "controllerrevisions"),
+            ],
+        )
+    },
     Controller {
         is_rescued_first: true,
+        needs: &[("daemonset-controller", &["pods", "nodes", "controllerrevisions.apps"])],
         ..Controller::new(
             &daemonset_controller::DEFINITION,
             10364,
@@ -147,18 +157,22 @@ pub const ALL: &[Controller] = &[
             ],
         )
     },
-    Controller::new(
-        &job_controller::DEFINITION,
-        10365,
-        &[
-            may("list", "batch", "jobs"),
-            may("patch", "batch", "jobs/status"),
-            may("create", "", "pods"),
-            may("patch", "", "pods"),
-        ],
-    ),
+    Controller {
+        needs: &[("job-controller", &["pods"])],
+        ..Controller::new(
+            &job_controller::DEFINITION,
+            10365,
+            &[
+                may("list", "batch", "jobs"),
+                may("patch", "batch", "jobs/status"),
+                may("create", "", "pods"),
+                may("patch", "", "pods"),
+            ],
+        )
+    },
     Controller {
         resources: Resources { cpu: "10m", memory: "16Mi", memory_limit: "128Mi" },
+        needs: &[("cronjob-controller", &["jobs.batch"])],
         ..Controller::new(
             &cronjob_controller::DEFINITION,
             10366,
@@ -169,16 +183,19 @@ pub const ALL: &[Controller] = &[
             ],
         )
     },
-    Controller::new(
-        &endpointslice_controller::DEFINITION,
-        10367,
-        &[
-            may("list", "", "services"),
-            may("create", "discovery.k8s.io", "endpointslices"),
-            may("patch", "discovery.k8s.io", "endpointslices"),
-            may("patch", "", "endpoints"),
-        ],
-    ),
+    Controller {
+        needs: &[("endpointslice-controller", &["pods", "nodes", "endpointslices.discovery.k8s.io"])],
+        ..Controller::new(
+            &endpointslice_controller::DEFINITION,
+            10367,
+            &[
+                may("list", "", "services"),
+                may("create", "discovery.k8s.io", "endpointslices"),
+                may("patch", "discovery.k8s.io", "endpointslices"),
+                may("patch", "", "endpoints"),
+            ],
+        )
+    },
     Controller {
         resources: Resources { memory_limit: "512Mi", ..RESOURCES },
         ..Controller::new(
@@ -212,6 +229,17 @@ pub const PROGRAMS: [&ProgramDefinition; ALL.len()] = {
         index += 1;
     }
     programs
+};
+
+/// The names of all controllers, in the same order.
+pub const NAMES: [&str; ALL.len()] = {
+    let mut names = [""; ALL.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = ALL[index].name;
+        index += 1;
+    }
+    names
 };
 
 /// Key of the label that contains the name of the controller. All objects of a controller have the label.

@@ -4,22 +4,13 @@
 
 use std::time::Duration;
 
-use common::{clock::Clock, runtime::LoopDefinition, settings::OperatorSettings};
+use common::{app::ProgramDefinition, clock::Clock, settings::OperatorSettings};
+use kubectl_nonet::controllers::PROGRAMS;
 use sandbox::{Action, Rule, Sandbox, loops::Loops, nodes::Nodes};
 use serde_json::{Value, json};
 
 /// How many objects of each kind come and go.
 const OBJECTS: u64 = 30;
-const LOOPS: [&[LoopDefinition]; 8] = [
-    deployment_controller::LOOPS,
-    replicaset_controller::LOOPS,
-    statefulset_controller::LOOPS,
-    daemonset_controller::LOOPS,
-    job_controller::LOOPS,
-    cronjob_controller::LOOPS,
-    endpointslice_controller::LOOPS,
-    gc_controller::LOOPS,
-];
 
 /// An object of each kind whose controller notes its own writes.
 fn objects(number: u64) -> [(&'static str, Value); 6] {
@@ -81,7 +72,10 @@ async fn nothing_is_awaited_for_objects_that_are_gone() {
         sandbox.faults().add(Rule::new(late.clone()).identity("controllers").verb(verb));
     }
     let client = sandbox.client("controllers");
-    let loops = LOOPS.map(|loops| Loops::start(&client, &clock, OperatorSettings::new(), loops));
+    // The nodes have no heartbeats that node-lifecycle-controller could judge.
+    let programs = PROGRAMS.into_iter().filter(|program| program.name != node_lifecycle_controller::DEFINITION.name);
+    let start = |program: &ProgramDefinition| Loops::start(&client, &clock, OperatorSettings::new(), program.loops);
+    let loops: Vec<Loops> = programs.map(start).collect();
     clock.sleep(Duration::from_secs(1)).await;
     let mut users = tokio::task::JoinSet::new();
     for (number, (resource, object)) in (0..OBJECTS).flat_map(|n| objects(n).map(|object| (n, object))) {

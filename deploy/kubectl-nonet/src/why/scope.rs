@@ -6,19 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::Event, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
 use super::{loops::Loops, reader::Reader, tree::Branch};
-use crate::{facts::to_one_line, gather::read::ListableKind};
-
-/// The resources without which a loop would decide wrongly. An empty list in place of an unread one would look like a loss.
-const NEEDS: [(&str, &[&str]); 8] = [
-    ("deployment-controller", &["replicasets.apps"]),
-    ("replicaset-controller", &["pods"]),
-    ("replicationcontroller-controller", &["pods"]),
-    ("statefulset-controller", &["pods", "persistentvolumeclaims", "controllerrevisions.apps"]),
-    ("daemonset-controller", &["pods", "nodes", "controllerrevisions.apps"]),
-    ("job-controller", &["pods"]),
-    ("cronjob-controller", &["jobs.batch"]),
-    ("endpointslice-controller", &["pods", "nodes", "endpointslices.discovery.k8s.io"]),
-];
+use crate::{controllers, facts::to_one_line, gather::read::ListableKind};
 
 /// Everything that is known when a tree is built.
 pub(super) struct Scope {
@@ -89,7 +77,11 @@ impl Scope {
     /// Returns whether the loop would do something.
     pub(super) async fn say_decision(&self, branch: &mut Branch, name: &str, metadata: &ObjectMeta) -> bool {
         let source = name.replace('-', " ");
-        let needs = NEEDS.iter().find(|(each, _)| *each == name).map_or(&[][..], |(_, needs)| needs);
+        let needs = controllers::ALL
+            .iter()
+            .flat_map(|controller| controller.needs)
+            .find(|(each, _)| *each == name)
+            .map_or(&[][..], |(_, needs)| needs);
         if let Some(unread) = needs.iter().find(|resource| self.reader.is_unread(resource)) {
             branch.say(source, format!("decides nothing here, because {unread} cannot be read"));
             return false;

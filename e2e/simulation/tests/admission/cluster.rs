@@ -1,23 +1,11 @@
-//! A cluster in which all nine programs run, each known to the server by its name.
+//! A cluster in which the programs of all controllers run, each known to the server by its name.
 
 use std::time::Duration;
 
 use common::{app::ProgramDefinition, clock::Clock, settings::OperatorSettings};
+pub(crate) use kubectl_nonet::controllers::PROGRAMS;
 use sandbox::{Sandbox, loops::Loops, nodes::Nodes};
 use serde_json::{Value, json};
-
-/// The programs.
-pub(crate) const PROGRAMS: [&ProgramDefinition; 9] = [
-    &deployment_controller::DEFINITION,
-    &replicaset_controller::DEFINITION,
-    &statefulset_controller::DEFINITION,
-    &daemonset_controller::DEFINITION,
-    &job_controller::DEFINITION,
-    &cronjob_controller::DEFINITION,
-    &endpointslice_controller::DEFINITION,
-    &gc_controller::DEFINITION,
-    &node_lifecycle_controller::DEFINITION,
-];
 
 /// How often a node says that it is alive: as rarely as its grace period of 50 s allows.
 const HEARTBEAT: Option<Duration> = Some(Duration::from_secs(30));

@@ -10,6 +10,7 @@ use futures::{
     future::{FutureExt as _, LocalBoxFuture},
     stream::{self, StreamExt as _, TryStreamExt as _},
 };
+use kubectl_nonet::controllers::NAMES;
 use serde_json::{Value, json};
 
 use super::Workload;
@@ -255,17 +256,7 @@ impl Workload for Cluster {
     }
 
     fn needs(&self) -> &'static [&'static str] {
-        &[
-            "deployment-controller",
-            "replicaset-controller",
-            "statefulset-controller",
-            "daemonset-controller",
-            "job-controller",
-            "cronjob-controller",
-            "endpointslice-controller",
-            "gc-controller",
-            "node-lifecycle-controller",
-        ]
+        &NAMES
     }
 
     fn run<'a>(&'a self, stage: &'a mut Stage<'_>) -> LocalBoxFuture<'a, Result<(), Error>> {

@@ -1,0 +1,127 @@
+//! Lists of controllers and of their tests in files of the workspace.
+
+use std::{fs, io};
+
+use kubectl_nonet::controllers::ALL;
+
+use super::{File, MARK, by_name, fill, fill_each, root};
+
+/// The suites that wait longest. They start first, and all others follow in the order of their names.
+const LONGEST_FIRST: [&str; 10] = [
+    "failover",
+    "playground",
+    "cronjob",
+    "node_lifecycle",
+    "job",
+    "daemonset",
+    "deployment",
+    "statefulset",
+    "replicaset",
+    "gc",
+];
+
+/// The tests of the playground, which are no suite.
+const PLAYGROUND: &str = "playground";
+
+/// All files.
+pub(super) fn files() -> io::Result<Vec<File>> {
+    let suites = modules("e2e/tests", |text| text.contains("\npub(crate) fn suite() -> Suite {\n"))?;
+    let dependencies = fill_each("NAME.workspace = true\n", by_name());
+    let e2e = replace(&read("e2e/Cargo.toml")?, "dependencies on the controllers", &dependencies)?;
+    let e2e = replace(&e2e, "each suite as a program of its own", &programs(&suites))?;
+    let simulation = replace(&read("e2e/simulation/Cargo.toml")?, "dependencies on the controllers", &dependencies)?;
+    let oracles = modules("e2e/simulation/tests/oracles", |_| true)?.into_iter().filter(|name| name != "main");
+    let oracles: String = oracles.map(|name| format!("mod {name};\n")).collect();
+    let oracles = replace(&read("e2e/simulation/tests/oracles/main.rs")?, "modules", &oracles)?;
+    let rows: String = ALL
+        .iter()
+        .map(|controller| {
+            format!("| `{}` | {} |\n", controller.name, controller.loops().collect::<Vec<_>>().join(", "))
+        })
+        .collect();
+    let readme =
+        replace_after(&read("README.md")?, "| binary | the control loops that it replaces |\n| --- | --- |\n", &rows)?;
+    let pages = ALL.iter().map(|controller| fill("- [NAME](behaviour/NAME.md)\n", controller)).collect::<String>();
+    let summary = replace_after(&read("docs/SUMMARY.md")?, "- [Every controller](behaviour/common.md)\n", &pages)?;
+    let file = |path: &str, text: String| File { path: path.to_owned(), text };
+    Ok(vec![
+        file("e2e/Cargo.toml", e2e),
+        file("e2e/simulation/Cargo.toml", simulation),
+        file("e2e/simulation/tests/oracles/main.rs", oracles),
+        file("e2e/tests/suites.rs", program_of_all_suites(&suites)),
+        file("README.md", readme),
+        file("docs/SUMMARY.md", summary),
+    ])
+}
+
+fn read(path: &str) -> io::Result<String> {
+    fs::read_to_string(root().join(path))
+}
+
+/// The names of the Rust files of a directory whose text passes, in order.
+fn modules(directory: &str, passes: fn(&str) -> bool) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root().join(directory))? {
+        let path = entry?.path();
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.extension().is_some_and(|extension| extension == "rs") && passes(&fs::read_to_string(&path)?) {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Replaces what is between the two comments about written lines.
+fn replace(text: &str, what: &str, lines: &str) -> io::Result<String> {
+    let (begin, end) = (format!(" {MARK}: {what}.\n"), format!(" End: {what}.\n"));
+    let parts = text.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
+    let (before, (written, after)) = parts.ok_or_else(|| io::Error::other(format!("no comments about {what:?}")))?;
+    let comment = written.rsplit('\n').next().unwrap_or_default();
+    Ok(format!("{before}{begin}{lines}{comment}{end}{after}"))
+}
+
+/// Replaces the rows of a table, or the items of a list, behind its first lines.
+fn replace_after(text: &str, head: &str, rows: &str) -> io::Result<String> {
+    let (before, rest) = text.split_once(head).ok_or_else(|| io::Error::other(format!("no {head:?}")))?;
+    let (_, after) = rest.split_once("\n\n").ok_or_else(|| io::Error::other(format!("no end behind {head:?}")))?;
+    Ok(format!("{before}{head}{rows}\n{after}"))
+}
+
+/// The entries of Cargo.toml for the suites.
+fn programs(suites: &[String]) -> String {
+    let mut names: Vec<&str> = suites.iter().map(String::as_str).chain([PLAYGROUND]).collect();
+    names.sort_unstable();
+    let entry = |name: &&str| format!("[[test]]\nname = \"{name}\"\nharness = false\ntest = false\n");
+    names.iter().map(entry).collect::<Vec<_>>().join("\n")
+}
+
+/// The source of the program that runs all suites.
+fn program_of_all_suites(suites: &[String]) -> String {
+    let mut names: Vec<&str> = suites.iter().map(String::as_str).chain([PLAYGROUND]).collect();
+    names.sort_unstable();
+    let modules: String = names.iter().map(|name| format!("#[path = \"{name}.rs\"]\nmod {name};\n")).collect();
+    names.sort_by_key(|name| LONGEST_FIRST.iter().position(|first| first == name).unwrap_or(LONGEST_FIRST.len()));
+    let part = |name: &&str| match *name {
+        PLAYGROUND => "        Part::Plain(\"playground\", playground::TESTS),\n".to_owned(),
+        name => format!("        Part::Suite({name}::suite()),\n"),
+    };
+    let parts: String = names.iter().map(part).collect();
+    format!("// {MARK}.\n{ALL_SUITES}\n{modules}\n{MAIN}{parts}    ])\n}}\n")
+}
+
+const ALL_SUITES: &str = r#"//! Every suite, and the tests of the playground, in one program: three at once, each in a process of its own.
+//!
+//! `cargo test -p e2e --test suites` runs them all, `... -- deployment::` those of one suite. Each suite is a program of its
+//! own, too: `cargo test -p e2e --test deployment`.
+#![allow(dead_code, reason = "each suite has a `main` of its own")]
+#![allow(clippy::duplicate_mod, reason = "suites that are programs of their own share helpers")]
+
+use std::process::ExitCode;
+
+use e2e::suite::{Part, run_all};
+"#;
+
+const MAIN: &str = "fn main() -> ExitCode {
+    run_all(vec![
+";
