@@ -1,18 +1,15 @@
 //! What the controllers read of objects is what the API declares: by name and by type.
 
-use std::{collections::BTreeSet, fs, path::Path};
+#[path = "projections/table.rs"]
+mod table;
+
+use std::{collections::BTreeSet, fmt::Debug, fs, path::Path};
 
 use common::{meta::Meta, object::Object};
-use k8s_openapi::{
-    Resource,
-    api::{
-        apps::v1 as apps, batch::v1 as batch, coordination::v1 as coordination, core::v1 as core,
-        discovery::v1 as discovery, scheduling::v1alpha2 as scheduling,
-    },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use k8s_openapi::{Resource, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use sandbox::declared::{Scope, undeclared, unknown_fields};
 use serde::de::DeserializeOwned;
+use table::{Row, Visitor};
 
 /// The projections that were looked at, and what is wrong with them.
 #[derive(Default)]
@@ -21,9 +18,8 @@ struct Looked {
     found: Vec<String>,
 }
 
-impl Looked {
-    /// Looks at a projection.
-    fn at<P: Object, T: Resource + DeserializeOwned>(&mut self)
+impl Visitor for Looked {
+    fn visit<P: Object + Debug, T: Resource + DeserializeOwned>(&mut self, _: Row)
     where
         T::Scope: Scope,
     {
@@ -45,60 +41,7 @@ fn name<P>() -> String {
 #[test]
 fn each_projection_names_only_what_the_api_declares() {
     let mut looked = Looked::default();
-    looked.at::<common::pods::Pod, core::Pod>();
-    looked.at::<common::revision::ControllerRevision, apps::ControllerRevision>();
-    {
-        use cronjob_controller::objects::{CronJob, Job};
-        looked.at::<CronJob, batch::CronJob>();
-        looked.at::<Job, batch::Job>();
-    }
-    {
-        use daemonset_controller::objects::{CachedPod, ControllerRevision, DaemonSet, Node};
-        looked.at::<CachedPod, core::Pod>();
-        looked.at::<ControllerRevision, apps::ControllerRevision>();
-        looked.at::<DaemonSet, apps::DaemonSet>();
-        looked.at::<Node, core::Node>();
-    }
-    {
-        use deployment_controller::objects::{Deployment, Pod, ReplicaSet};
-        looked.at::<Deployment, apps::Deployment>();
-        looked.at::<Pod, core::Pod>();
-        looked.at::<ReplicaSet, apps::ReplicaSet>();
-    }
-    {
-        use endpointslice_controller::objects::{Endpoints, Node, Pod, Service, Slice};
-        looked.at::<Endpoints, core::Endpoints>();
-        looked.at::<Node, core::Node>();
-        looked.at::<Pod, core::Pod>();
-        looked.at::<Service, core::Service>();
-        looked.at::<Slice, discovery::EndpointSlice>();
-    }
-    {
-        use job_controller::objects::{CachedPod, Job, PodGroup, Workload};
-        looked.at::<CachedPod, core::Pod>();
-        looked.at::<Job, batch::Job>();
-        looked.at::<PodGroup, scheduling::PodGroup>();
-        looked.at::<Workload, scheduling::Workload>();
-    }
-    {
-        use node_lifecycle_controller::objects::{CachedPod, Lease, Node};
-        looked.at::<CachedPod, core::Pod>();
-        looked.at::<Lease, coordination::Lease>();
-        looked.at::<Node, core::Node>();
-    }
-    {
-        use replicaset_controller::{kind, objects::CachedSet, pod_cache::CachedPod};
-        looked.at::<CachedPod, core::Pod>();
-        looked.at::<CachedSet<kind::ReplicaSets>, apps::ReplicaSet>();
-        looked.at::<CachedSet<kind::ReplicationControllers>, core::ReplicationController>();
-    }
-    {
-        use statefulset_controller::objects::{CachedPod, CachedRevision, CachedVolumeClaim, StatefulSet};
-        looked.at::<CachedPod, core::Pod>();
-        looked.at::<CachedVolumeClaim, core::PersistentVolumeClaim>();
-        looked.at::<CachedRevision, apps::ControllerRevision>();
-        looked.at::<StatefulSet, apps::StatefulSet>();
-    }
+    table::visit(&mut looked);
     // The garbage collector reads metadata of whatever there is, and nothing else.
     looked.found.extend(unknown_fields::<Meta, ObjectMeta>());
     looked.at.insert("gc-controller PartialObject".to_owned());

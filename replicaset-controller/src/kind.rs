@@ -24,6 +24,7 @@ pub trait SetKind: Send + Sync + Sized + 'static {
 }
 
 /// ReplicaSets of `apps/v1`, which a Deployment may own.
+#[derive(Debug)]
 pub enum ReplicaSets {}
 
 impl SetKind for ReplicaSets {
@@ -42,6 +43,7 @@ impl SetKind for ReplicaSets {
 }
 
 /// ReplicationControllers of `v1`: no ranking by co-location, no count of terminating Pods, no wait for their status writes.
+#[derive(Debug)]
 pub enum ReplicationControllers {}
 
 impl SetKind for ReplicationControllers {

@@ -39,8 +39,21 @@ pub(crate) fn cost<S: Sink>(sink: &S, format: WireFormat, frame: &[u8]) -> Alloc
     cost
 }
 
+/// The kind of a guarded cache in the paths of guards, and an object of it with an owner of that kind.
+pub(crate) fn recorded_object(plural: &str, owner: &str) -> (&'static str, Value) {
+    match plural {
+        "pods" => ("pod", pod(owner)),
+        "jobs" => ("job", job(owner)),
+        "controllerrevisions" => ("revision", revision(owner)),
+        "nodes" => ("node", node()),
+        "leases" => ("lease", lease()),
+        "endpointslices" => ("slice", slice()),
+        plural => panic!("no guard has recorded {plural}"),
+    }
+}
+
 /// The recorded Pod, running, with a controller of that kind and labels as the controller gives them.
-pub(crate) fn pod(controller: &str) -> Value {
+fn pod(controller: &str) -> Value {
     let mut pod = recorded::object("pods", "web-0").unwrap();
     pod["metadata"]["ownerReferences"][1]["kind"] = json!(controller);
     pod["metadata"]["finalizers"] =
@@ -57,7 +70,7 @@ pub(crate) fn pod(controller: &str) -> Value {
 }
 
 /// A recorded EndpointSlice, with twenty endpoints.
-pub(crate) fn slice() -> Value {
+fn slice() -> Value {
     let mut slice = recorded::object("endpointslices", "web-abc").unwrap();
     let endpoint = |number: usize| {
         let mut endpoint = slice["endpoints"][0].clone();
@@ -71,24 +84,24 @@ pub(crate) fn slice() -> Value {
 }
 
 /// The recorded Lease as that of a node.
-pub(crate) fn lease() -> Value {
+fn lease() -> Value {
     let mut lease = recorded::object("leases", "node-1").unwrap();
     lease["metadata"]["namespace"] = json!("kube-node-lease");
     lease
 }
 
 /// The recorded Node.
-pub(crate) fn node() -> Value {
+fn node() -> Value {
     recorded::object("nodes", "node-1").unwrap()
 }
 
 /// A recorded Job of a controller of that kind.
-pub(crate) fn job(controller: &str) -> Value {
+fn job(controller: &str) -> Value {
     owned(recorded::object("jobs", "cron-1").unwrap(), controller)
 }
 
 /// A recorded ControllerRevision of a controller of that kind.
-pub(crate) fn revision(controller: &str) -> Value {
+fn revision(controller: &str) -> Value {
     owned(recorded::object("controllerrevisions", "web-1").unwrap(), controller)
 }
 

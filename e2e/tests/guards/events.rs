@@ -1,16 +1,22 @@
 //! Allocations of one watch event.
 
+use std::fmt::Debug;
+
 use allocation_counter::AllocationInfo;
-use common::{api::WireFormat, informer::Sink, meta::ResourceVersion};
+use common::{api::WireFormat, informer::Sink, meta::ResourceVersion, object::Object};
+use k8s_openapi::Resource;
 use sandbox::{
+    declared::Scope,
     guards::{Guards, Unmeasured},
     recorded::frame,
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{
-    caches::{FORMATS, at, cached, cost, filtered, job, lease, node, numbered, pod, revision, slice},
+    caches::{FORMATS, at, cached, cost, filtered, numbered, recorded_object},
     hold,
+    table::{self, Row, Visitor},
 };
 
 /// Events before those that count: texts are interned and tables have room by then.
@@ -82,73 +88,57 @@ fn own<S: Sink>(guards: &mut Guards, path: &str, sink: impl Fn() -> S, object: &
     }
 }
 
+/// Guards the events of objects that do not concern a controller, and lists what allocates in protobuf.
+struct Foreign(Guards, Vec<String>);
+
+impl Visitor for Foreign {
+    fn visit<P: Object + Debug, T: Resource + DeserializeOwned>(&mut self, row: Row)
+    where
+        T::Scope: Scope,
+    {
+        let Some(guarded) = row.guards else { return };
+        let Some(owner) = guarded.foreign_owner else { return };
+        let (kind, object) = recorded_object(P::RESOURCE.plural, owner);
+        let path = format!("{kind}/{}", guarded.controller);
+        let Self(guards, not_free) = self;
+        not_free.extend(match guarded.label {
+            Some(label) => foreign(guards, &path, || filtered::<P>(label), &object),
+            None => foreign(guards, &path, cached::<P>, &object),
+        });
+    }
+}
+
 #[tokio::test]
 async fn a_foreign_event_costs_nothing_in_protobuf() {
-    let mut guards = Guards::new("events/foreign", Unmeasured::Fails);
-    let g = &mut guards;
-    let not_free = [
-        foreign(g, "pod/replicaset", cached::<replicaset_controller::pod_cache::CachedPod>, &pod("StatefulSet")),
-        foreign(g, "pod/deployment", cached::<deployment_controller::objects::Pod>, &pod("StatefulSet")),
-        foreign(
-            g,
-            "pod/statefulset",
-            || filtered::<statefulset_controller::objects::CachedPod>("statefulset.kubernetes.io/pod-name"),
-            &pod("ReplicaSet"),
-        ),
-        foreign(
-            g,
-            "pod/daemonset",
-            || filtered::<daemonset_controller::objects::CachedPod>("controller-revision-hash"),
-            &pod("StatefulSet"),
-        ),
-        foreign(g, "pod/job", cached::<job_controller::objects::CachedPod>, &pod("ReplicaSet")),
-        foreign(g, "job/cronjob", cached::<cronjob_controller::objects::Job>, &job("Workflow")),
-        foreign(
-            g,
-            "revision/statefulset",
-            cached::<statefulset_controller::objects::CachedRevision>,
-            &revision("DaemonSet"),
-        ),
-        foreign(
-            g,
-            "revision/daemonset",
-            cached::<daemonset_controller::objects::ControllerRevision>,
-            &revision("StatefulSet"),
-        ),
-    ];
+    let mut measured = Foreign(Guards::new("events/foreign", Unmeasured::Fails), Vec::new());
+    table::visit(&mut measured);
+    let Foreign(guards, not_free) = measured;
     hold(guards);
     // Whatever the table says.
-    assert_eq!(not_free.concat(), [""; 0]);
+    assert_eq!(not_free, [""; 0]);
+}
+
+/// Guards the events of cached objects.
+struct Own(Guards);
+
+impl Visitor for Own {
+    fn visit<P: Object + Debug, T: Resource + DeserializeOwned>(&mut self, row: Row)
+    where
+        T::Scope: Scope,
+    {
+        let Some(guarded) = row.guards else { return };
+        let (kind, object) = recorded_object(P::RESOURCE.plural, guarded.owner);
+        let path = format!("{kind}/{}", guarded.controller);
+        match guarded.label {
+            Some(label) => own(&mut self.0, &path, || filtered::<P>(label), &object),
+            None => own(&mut self.0, &path, cached::<P>, &object),
+        }
+    }
 }
 
 #[tokio::test]
 async fn an_event_of_a_cached_object_costs_no_more_than_recorded() {
-    let mut guards = Guards::new("events/own", Unmeasured::Fails);
-    let g = &mut guards;
-    own(g, "pod/replicaset", cached::<replicaset_controller::pod_cache::CachedPod>, &pod("ReplicaSet"));
-    own(g, "pod/deployment", cached::<deployment_controller::objects::Pod>, &pod("ReplicaSet"));
-    own(
-        g,
-        "pod/statefulset",
-        || filtered::<statefulset_controller::objects::CachedPod>("statefulset.kubernetes.io/pod-name"),
-        &pod("StatefulSet"),
-    );
-    own(
-        g,
-        "pod/daemonset",
-        || filtered::<daemonset_controller::objects::CachedPod>("controller-revision-hash"),
-        &pod("DaemonSet"),
-    );
-    own(g, "pod/job", cached::<job_controller::objects::CachedPod>, &pod("Job"));
-    own(g, "pod/endpointslice", cached::<endpointslice_controller::objects::Pod>, &pod("ReplicaSet"));
-    own(g, "pod/node-lifecycle", cached::<node_lifecycle_controller::objects::CachedPod>, &pod("ReplicaSet"));
-    own(g, "node/node-lifecycle", cached::<node_lifecycle_controller::objects::Node>, &node());
-    own(g, "node/daemonset", cached::<daemonset_controller::objects::Node>, &node());
-    own(g, "node/endpointslice", cached::<endpointslice_controller::objects::Node>, &node());
-    own(g, "lease/node-lifecycle", cached::<node_lifecycle_controller::objects::Lease>, &lease());
-    own(g, "slice/endpointslice", cached::<endpointslice_controller::objects::Slice>, &slice());
-    own(g, "job/cronjob", cached::<cronjob_controller::objects::Job>, &job("CronJob"));
-    own(g, "revision/statefulset", cached::<statefulset_controller::objects::CachedRevision>, &revision("StatefulSet"));
-    own(g, "revision/daemonset", cached::<daemonset_controller::objects::ControllerRevision>, &revision("DaemonSet"));
-    hold(guards);
+    let mut measured = Own(Guards::new("events/own", Unmeasured::Fails));
+    table::visit(&mut measured);
+    hold(measured.0);
 }

@@ -9,6 +9,8 @@ mod caches;
 mod events;
 mod objects;
 mod requests;
+#[path = "../projections/table.rs"]
+mod table;
 
 use sandbox::guards::Guards;
 

@@ -1,15 +1,21 @@
 //! Bytes that stay allocated for one cached object.
 
-use common::{api::WireFormat, informer::Sink};
+use std::fmt::Debug;
+
+use common::{api::WireFormat, informer::Sink, object::Object};
+use k8s_openapi::Resource;
 use sandbox::{
+    declared::Scope,
     guards::{Guards, Unmeasured},
     recorded::frame,
 };
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    caches::{cached, cost, filtered, job, lease, node, numbered, pod, revision, slice},
+    caches::{cached, cost, filtered, numbered, recorded_object},
     hold,
+    table::{self, Row, Visitor},
 };
 
 /// Objects before those that count: what all of them share is there by then.
@@ -30,44 +36,24 @@ fn object<S: Sink>(guards: &mut Guards, path: &str, sink: S, object: &Value) {
     guards.add(path, "bytes", bytes.div_ceil(OBJECTS as u64));
 }
 
+impl Visitor for Guards {
+    fn visit<P: Object + Debug, T: Resource + DeserializeOwned>(&mut self, row: Row)
+    where
+        T::Scope: Scope,
+    {
+        let Some(guarded) = row.guards else { return };
+        let (kind, own) = recorded_object(P::RESOURCE.plural, guarded.owner);
+        let path = format!("{kind}/{}", guarded.controller);
+        match guarded.label {
+            Some(label) => object(self, &path, filtered::<P>(label), &own),
+            None => object(self, &path, cached::<P>(), &own),
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_cached_object_takes_no_more_memory_than_recorded() {
     let mut guards = Guards::new("objects", Unmeasured::Fails);
-    let g = &mut guards;
-    object(g, "pod/replicaset", cached::<replicaset_controller::pod_cache::CachedPod>(), &pod("ReplicaSet"));
-    object(g, "pod/deployment", cached::<deployment_controller::objects::Pod>(), &pod("ReplicaSet"));
-    object(
-        g,
-        "pod/statefulset",
-        filtered::<statefulset_controller::objects::CachedPod>("statefulset.kubernetes.io/pod-name"),
-        &pod("StatefulSet"),
-    );
-    object(
-        g,
-        "pod/daemonset",
-        filtered::<daemonset_controller::objects::CachedPod>("controller-revision-hash"),
-        &pod("DaemonSet"),
-    );
-    object(g, "pod/job", cached::<job_controller::objects::CachedPod>(), &pod("Job"));
-    object(g, "pod/endpointslice", cached::<endpointslice_controller::objects::Pod>(), &pod("ReplicaSet"));
-    object(g, "pod/node-lifecycle", cached::<node_lifecycle_controller::objects::CachedPod>(), &pod("ReplicaSet"));
-    object(g, "node/node-lifecycle", cached::<node_lifecycle_controller::objects::Node>(), &node());
-    object(g, "node/daemonset", cached::<daemonset_controller::objects::Node>(), &node());
-    object(g, "node/endpointslice", cached::<endpointslice_controller::objects::Node>(), &node());
-    object(g, "lease/node-lifecycle", cached::<node_lifecycle_controller::objects::Lease>(), &lease());
-    object(g, "slice/endpointslice", cached::<endpointslice_controller::objects::Slice>(), &slice());
-    object(g, "job/cronjob", cached::<cronjob_controller::objects::Job>(), &job("CronJob"));
-    object(
-        g,
-        "revision/statefulset",
-        cached::<statefulset_controller::objects::CachedRevision>(),
-        &revision("StatefulSet"),
-    );
-    object(
-        g,
-        "revision/daemonset",
-        cached::<daemonset_controller::objects::ControllerRevision>(),
-        &revision("DaemonSet"),
-    );
+    table::visit(&mut guards);
     hold(guards);
 }
