@@ -119,9 +119,26 @@ fn abandoned(files: &[File]) -> io::Result<Vec<String>> {
     Ok(abandoned)
 }
 
+/// The text without the lines that the command writes; empty for a file that it writes as a whole.
+pub fn without_written_lines(text: &str) -> String {
+    if is_marked(text) {
+        return String::new();
+    }
+    let (mut by_hand, mut is_written) = (String::new(), false);
+    for line in text.lines() {
+        is_written |= line.contains(&format!(" {MARK}: "));
+        if !is_written {
+            by_hand.push_str(line);
+            by_hand.push('\n');
+        }
+        is_written &= !line.contains(lists::END);
+    }
+    by_hand
+}
+
 /// Whether the text is that of a written file.
-pub fn is_marked(text: &str) -> bool {
-    text.lines().take(3).any(|line| line.contains(MARK))
+fn is_marked(text: &str) -> bool {
+    text.lines().take(3).any(|line| line.contains(&format!("{MARK}.")))
 }
 
 /// Writes all files that differ from what is there, removes those of former controllers, and returns the paths of both.
@@ -152,4 +169,16 @@ pub async fn outdated() -> io::Result<Vec<String>> {
     let is_outdated = |file: &File| !fs::read_to_string(root().join(&file.path)).is_ok_and(|text| text == file.text);
     outdated.extend(files.into_iter().filter(is_outdated).map(|file| file.path));
     Ok(outdated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written_lines_are_told_from_lines_by_hand() {
+        let text = format!("one\n# {MARK}: list.\ntwo\n#{}list.\nthree\n", lists::END);
+        assert_eq!(without_written_lines(&format!("\n\n\n{text}")), "\n\n\none\nthree\n");
+        assert_eq!(without_written_lines(&format!("# {MARK}.\nkind: Pod\n")), "");
+    }
 }

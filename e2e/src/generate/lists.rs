@@ -20,6 +20,9 @@ const LONGEST_FIRST: [&str; 10] = [
     "gc",
 ];
 
+/// The first words of the comment behind written lines.
+pub(super) const END: &str = " End: ";
+
 /// The tests of the playground, which are no suite.
 const PLAYGROUND: &str = "playground";
 
@@ -74,7 +77,7 @@ fn modules(directory: &str, passes: fn(&str) -> bool) -> io::Result<Vec<String>>
 
 /// Replaces what is between the two comments about written lines.
 fn replace(text: &str, what: &str, lines: &str) -> io::Result<String> {
-    let (begin, end) = (format!(" {MARK}: {what}.\n"), format!(" End: {what}.\n"));
+    let (begin, end) = (format!(" {MARK}: {what}.\n"), format!("{END}{what}.\n"));
     let parts = text.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
     let (before, (written, after)) = parts.ok_or_else(|| io::Error::other(format!("no comments about {what:?}")))?;
     let comment = written.rsplit('\n').next().unwrap_or_default();
