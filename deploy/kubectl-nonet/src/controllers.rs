@@ -21,7 +21,7 @@ pub struct Controller {
     pub needs: &'static [(&'static str, &'static [&'static str])],
     /// Port of its static Pod and of its rescue Pod, which share the network of their node. Lists of manifests are in this order.
     pub host_port: u16,
-    /// Requests and limits of its container.
+    /// What its container requests, and its limit.
     pub resources: Resources,
     /// Whether a cluster without controllers needs its rescue Pod, because other controllers cannot start without it.
     pub is_rescued_first: bool,
@@ -32,11 +32,11 @@ pub struct Controller {
 /// Requests and limits of a container, as quantities of Kubernetes.
 #[derive(Clone, Copy, Debug)]
 pub struct Resources {
-    /// Requested CPU.
+    /// Requested share of a processor, in thousandths: `20m`.
     pub cpu: &'static str,
-    /// Requested memory.
+    /// Requested memory, in mebibytes: `32Mi`.
     pub memory: &'static str,
-    /// Limit of the memory.
+    /// Memory at which the kernel ends the container, in mebibytes: `384Mi`.
     pub memory_limit: &'static str,
 }
 

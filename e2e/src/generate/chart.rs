@@ -102,7 +102,7 @@ fn schema() -> Value {
     schema
 }
 
-const VALUES: &str = r##"# The controllers and their settings. A release of this chart uses one namespace, usually kube-system:
+const VALUES: &str = "# The controllers and their settings. A release of this chart uses one namespace, usually kube-system:
 #
 #   helm install nonet deploy/chart --namespace kube-system
 #
@@ -120,17 +120,17 @@ leadAtOnce: false
 #   image      overrides the global image: repository (with registry), tag, digest. Where images are pinned by digest, a tag
 #              without a digest is an error; `digest: none` says that it has none
 controllers:
-"##;
+";
 
-const VALUES_OF_CONTROLLER: &str = r##"  NAME:
+const VALUES_OF_CONTROLLER: &str = r#"  NAME:
     enabled: true
     replicas: null
     flags: []
     resources: {}
     image: {repository: "", tag: "", digest: ""}
-"##;
+"#;
 
-const OTHER_VALUES: &str = r##"
+const OTHER_VALUES: &str = r#"
 # Source of all images. By default, images are as deploy/images/set has set them, and in a release they are pinned by digest. A
 # registry or tag that is set here has no digest.
 image:
@@ -170,4 +170,4 @@ debugReader: true
 
 # Additional tolerations of all Pods, for example for a taint of dedicated nodes.
 tolerations: []
-"##;
+"#;

@@ -139,7 +139,7 @@ resources:
     ),
     (
         "controllers/NAME/absence/rule.yaml",
-        r##"# Alert for the absence of NAME. Use this directory only in overlays with a replica to scrape.
+        r#"# Alert for the absence of NAME. Use this directory only in overlays with a replica to scrape.
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
@@ -156,7 +156,7 @@ LABELSspec:
             summary: "NAME is absent"
             description: "Prometheus scrapes no replica. Shadows do not count, since they take part in no election."
             runbook_url: "https://nonet.invalid/docs/troubleshooting.md#nonetcontrollerisabsent"
-"##,
+"#,
     ),
     (
         "shadows/NAME/kustomization.yaml",

@@ -15,9 +15,9 @@ pub(super) fn files() -> [File; 2] {
     ]
 }
 
-const SYNTAX: &str = r##"# syntax=docker/dockerfile:1"##;
+const SYNTAX: &str = "# syntax=docker/dockerfile:1";
 
-const COMPILATION: &str = r##"# Compiles all controllers at once, and makes one image for each. Used by deploy/images/docker-bake.hcl. deploy/images/pack makes
+const COMPILATION: &str = r#"# Compiles all controllers at once, and makes one image for each. Used by deploy/images/docker-bake.hcl. deploy/images/pack makes
 # images with the same contents from existing binaries.
 ARG RUST=1.95.0
 ARG DEBIAN=bookworm
@@ -48,20 +48,20 @@ ARG NONET_COMMIT=unknown
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target,id=target-$TARGETARCH \
     NONET_COMMIT="$NONET_COMMIT" cargo build --release --locked --target "$(cat /target)" \
-"##;
+"#;
 
-const AFTER_COMPILATION: &str = r##"    && mkdir /out && for each in *-controller; do install -m 0555 "target/$(cat /target)/release/$each" "/out/$each"; done
+const AFTER_COMPILATION: &str = r#"    && mkdir /out && for each in *-controller; do install -m 0555 "target/$(cat /target)/release/$each" "/out/$each"; done
 
-"##;
+"#;
 
-const STAGE: &str = r##"FROM scratch AS NAME
+const STAGE: &str = r#"FROM scratch AS NAME
 COPY --from=build /out/NAME /
 USER 65532:65532
 ENTRYPOINT ["/NAME"]
 
-"##;
+"#;
 
-const BINARIES: &str = r##"# Only the binaries: docker buildx bake binaries
+const BINARIES: &str = r#"# Only the binaries: docker buildx bake binaries
 FROM scratch AS binaries
 COPY --from=build /out/ /
 
@@ -76,9 +76,9 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
 
 FROM scratch AS plugin
 COPY --from=build-plugin /plugin/ /
-"##;
+"#;
 
-const BAKE: &str = r##"# Builds the images of all controllers with one compilation for each architecture:
+const BAKE: &str = r#"# Builds the images of all controllers with one compilation for each architecture:
 #   docker buildx bake -f deploy/images/docker-bake.hcl --load --set '*.platform=linux/amd64'      # loads them into Docker on this machine
 #   REGISTRY=registry.example/nonet TAG=v0.1.0 docker buildx bake -f deploy/images/docker-bake.hcl --push
 # With NONET_COMMIT and SOURCE_DATE_EPOCH from the environment, the same commit results in the same digests.
@@ -98,9 +98,9 @@ target "image" {
   name = controller
   matrix = {
     controller = [
-"##;
+"#;
 
-const AFTER_CONTROLLERS: &str = r##"    ]
+const AFTER_CONTROLLERS: &str = r#"    ]
   }
   context    = "."
   dockerfile = "deploy/images/Dockerfile"
@@ -138,4 +138,4 @@ target "plugin" {
   platforms  = ["linux/amd64", "linux/arm64"]
   args       = { NONET_COMMIT = NONET_COMMIT }
 }
-"##;
+"#;

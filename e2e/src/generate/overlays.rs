@@ -65,7 +65,7 @@ const OVERLAYS: [Overlay; 6] = [
 ",
         resource: "../../controllers/NAME/absence",
         has: |_| true,
-        rest: r##"components:
+        rest: r#"components:
   - ../../components/monitoring
 # Names of cluster-scoped objects end in the namespace, so that two installations have different names.
 replacements:
@@ -77,7 +77,7 @@ replacements:
       - select: {kind: ClusterRoleBinding, name: "nonet:metrics-reader.kube-system"}
         fieldPaths: [metadata.name, roleRef.name]
         options: {delimiter: ., index: 1}
-"##,
+"#,
     },
     Overlay {
         name: "rescue",
