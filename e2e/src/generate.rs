@@ -67,9 +67,14 @@ fn fill(template: &str, controller: &Controller) -> String {
     words.into_iter().fold(template.to_owned(), |text, (word, value)| text.replace(word, value))
 }
 
+/// The lines as one text.
+fn join(lines: impl Iterator<Item = String>) -> String {
+    lines.fold(String::new(), |text, line| text + &line)
+}
+
 /// A template once for each controller, in the given order.
 fn fill_each<'a>(template: &str, controllers: impl IntoIterator<Item = &'a Controller>) -> String {
-    controllers.into_iter().map(|controller| fill(template, controller)).collect()
+    join(controllers.into_iter().map(|controller| fill(template, controller)))
 }
 
 /// All controllers in the order of their ports, which is the order of the lists in manifests.

@@ -26,7 +26,7 @@ impl Panel {
         Self { title, unit, targets, kind: "timeseries", description: None }
     }
 
-    const fn as_stat(self) -> Self {
+    const fn with_current_values(self) -> Self {
         Self { kind: "stat", ..self }
     }
 
@@ -101,7 +101,7 @@ pub(super) fn files() -> io::Result<[File; 1]> {
 /// The panels from left to right and from top to bottom.
 const PANELS: [Panel; 29] = [
     Panel::new("Leaders", "none", &[("sum by (name) (leader_election_master_status{OWN})", "{{name}}")])
-        .as_stat()
+        .with_current_values()
         .described("Exactly one for each controller, independent of the number of replicas."),
     Panel::new("Memory", "bytes", &[("sum by (job) (process_resident_memory_bytes{OWN})", "{{job}}")]),
     Panel::new("CPU", "short", &[("sum by (job) (rate(process_cpu_seconds_total{OWN}[RATE]))", "{{job}}")])
@@ -174,7 +174,7 @@ const PANELS: [Panel; 29] = [
         "none",
         &[("max by (group, resource) (nonet_gc_resource_failing{OWN}) == 1", "{{resource}}.{{group}}")],
     )
-    .as_stat()
+    .with_current_values()
     .described("The garbage collector does not collect their dependents."),
     Panel::new(
         "Share of ready nodes by zone",
@@ -231,7 +231,7 @@ const PANELS: [Panel; 29] = [
         "short",
         &[("count by (job, version, commit) (nonet_build_info{OWN})", "{{job}} {{version}} {{commit}}")],
     )
-    .as_stat(),
+    .with_current_values(),
     Panel::new("Held controllers", "short", &[("max by (name) (nonet_leader_election_held{OWN})", "{{name}}")]),
     Panel::new(
         "Signs of a second writer",
@@ -252,5 +252,5 @@ const PANELS: [Panel; 29] = [
             "{{job}} {{instance}}",
         )],
     )
-    .as_stat(),
+    .with_current_values(),
 ];

@@ -1,11 +1,11 @@
 //! `deploy/images`: one compilation, and an image of each controller.
 
-use super::{File, MARK, by_name, fill, fill_each};
+use super::{File, MARK, by_name, fill, fill_each, join};
 
 /// The files, of which Docker reads the first line of the Dockerfile as a directive.
 pub(super) fn files() -> [File; 2] {
     let packages: Vec<String> = by_name().into_iter().map(|controller| fill("-p NAME", controller)).collect();
-    let lines: String = packages.chunks(5).map(|chunk| format!("      {} \\\n", chunk.join(" "))).collect();
+    let lines = join(packages.chunks(5).map(|chunk| format!("      {} \\\n", chunk.join(" "))));
     let stages = fill_each(STAGE, by_name());
     let dockerfile = format!("{SYNTAX}\n# {MARK}.\n{COMPILATION}{lines}{AFTER_COMPILATION}{stages}{BINARIES}");
     let bake = format!("{BAKE}{}{AFTER_CONTROLLERS}", fill_each("      \"NAME\",\n", by_name()));

@@ -2,9 +2,9 @@
 
 use std::{fs, io};
 
-use kubectl_nonet::controllers::ALL;
+use kubectl_nonet::controllers::{ALL, Controller};
 
-use super::{File, MARK, by_name, fill, fill_each, root};
+use super::{File, MARK, by_name, fill_each, join, root};
 
 /// The suites that wait longest. They start first, and all others follow in the order of their names.
 const LONGEST_FIRST: [&str; 10] = [
@@ -34,17 +34,13 @@ pub(super) fn files() -> io::Result<Vec<File>> {
     let e2e = replace(&e2e, "each suite as a program of its own", &programs(&suites))?;
     let simulation = replace(&read("e2e/simulation/Cargo.toml")?, "dependencies on the controllers", &dependencies)?;
     let oracles = modules("e2e/simulation/tests/oracles", |_| true)?.into_iter().filter(|name| name != "main");
-    let oracles: String = oracles.map(|name| format!("mod {name};\n")).collect();
+    let oracles = join(oracles.map(|name| format!("mod {name};\n")));
     let oracles = replace(&read("e2e/simulation/tests/oracles/main.rs")?, "modules", &oracles)?;
-    let rows: String = ALL
-        .iter()
-        .map(|controller| {
-            format!("| `{}` | {} |\n", controller.name, controller.loops().collect::<Vec<_>>().join(", "))
-        })
-        .collect();
+    let loops = |controller: &Controller| controller.loops().collect::<Vec<_>>().join(", ");
+    let rows = join(ALL.iter().map(|controller| format!("| `{}` | {} |\n", controller.name, loops(controller))));
     let readme =
         replace_after(&read("README.md")?, "| binary | the control loops that it replaces |\n| --- | --- |\n", &rows)?;
-    let pages = ALL.iter().map(|controller| fill("- [NAME](behaviour/NAME.md)\n", controller)).collect::<String>();
+    let pages = fill_each("- [NAME](behaviour/NAME.md)\n", ALL);
     let summary = replace_after(&read("docs/SUMMARY.md")?, "- [Every controller](behaviour/common.md)\n", &pages)?;
     let file = |path: &str, text: String| File { path: path.to_owned(), text };
     Ok(vec![
@@ -103,13 +99,13 @@ fn programs(suites: &[String]) -> String {
 fn program_of_all_suites(suites: &[String]) -> String {
     let mut names: Vec<&str> = suites.iter().map(String::as_str).chain([PLAYGROUND]).collect();
     names.sort_unstable();
-    let modules: String = names.iter().map(|name| format!("#[path = \"{name}.rs\"]\nmod {name};\n")).collect();
+    let modules = join(names.iter().map(|name| format!("#[path = \"{name}.rs\"]\nmod {name};\n")));
     names.sort_by_key(|name| LONGEST_FIRST.iter().position(|first| first == name).unwrap_or(LONGEST_FIRST.len()));
     let part = |name: &&str| match *name {
         PLAYGROUND => "        Part::Plain(\"playground\", playground::TESTS),\n".to_owned(),
         name => format!("        Part::Suite({name}::suite()),\n"),
     };
-    let parts: String = names.iter().map(part).collect();
+    let parts = join(names.iter().map(part));
     format!("// {MARK}.\n{ALL_SUITES}\n{modules}\n{MAIN}{parts}    ])\n}}\n")
 }
 

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, fs, io};
 use kubectl_nonet::controllers::{ALL, Controller};
 use serde_json::Value;
 
-use super::{File, by_name, by_port, fill, fill_each, root};
+use super::{File, by_name, by_port, fill, fill_each, join, root};
 
 const KUSTOMIZATION: &str = "apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
@@ -176,7 +176,7 @@ fn images(path: &str, head: &str, name: &str) -> io::Result<File> {
 
 /// The flag of kube-controller-manager that leaves every loop to Nonet.
 fn cluster_of_kind() -> File {
-    let off: String = ALL.iter().flat_map(Controller::loops).map(|name| format!(",-{name}")).collect();
+    let off = join(ALL.iter().flat_map(Controller::loops).map(|name| format!(",-{name}")));
     let flag = format!("controllers: \"*,bootstrapsigner,tokencleaner{off}\"\n");
     File::of_deploy("kind/cluster.yaml", &format!("{KIND_BEFORE}{flag}{KIND_AFTER}"))
 }

@@ -5,7 +5,7 @@ use std::{fs, io};
 use kubectl_nonet::controllers::Controller;
 use serde_json::Value;
 
-use super::{File, fill, root};
+use super::{File, fill, join, root};
 
 /// The verbs that a shadow keeps.
 const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
@@ -55,7 +55,7 @@ fn own_rules(controller: &Controller) -> io::Result<(String, Vec<Rule>)> {
     let rules: Vec<Value> = serde_saphyr::from_str(&text).map_err(|why| wrong(why.to_string()))?;
     let rules = rules.iter().map(Rule::parse).collect::<Option<_>>();
     let rules = rules.ok_or_else(|| wrong("a rule needs apiGroups, resources and verbs".to_owned()))?;
-    Ok((text.lines().skip(1).map(|line| format!("  {line}\n")).collect(), rules))
+    Ok((join(text.lines().skip(1).map(|line| format!("  {line}\n"))), rules))
 }
 
 /// The rules by which a leader notices a second writer, as far as the own rules do not grant them.
