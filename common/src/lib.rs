@@ -16,7 +16,7 @@
 //! # Where things are
 //!
 //! This directory has five crates. Each depends only on crates above it in the table. This crate re-exports the modules that
-//! controllers use.
+//! controllers use; [`prelude`] has the types of a loop.
 //!
 //! | crate | modules |
 //! | --- | --- |
@@ -28,6 +28,8 @@
 //!
 //! This crate knows no particular controller. Its only global state is the table of interned strings, the seed of the hash maps
 //! and, per thread, the numbers of the protobuf fields that each projection reads.
+
+pub mod prelude;
 
 pub use nonet_client::{api, batch, client, consistency, events, gate, history, informer, owners, store, succession};
 pub use nonet_control::{controller, explain, io, leader, pod_creation_pauses, queue, runtime, settings};

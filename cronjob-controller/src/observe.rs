@@ -61,7 +61,7 @@ mod tests {
         meta::{ResourceVersion, Uid},
         metrics::Metrics,
         queue::{BackoffSettings, Queue},
-        runtime::{LoopContext, SharedValues},
+        runtime::{LoopContext, LoopParts, SharedValues},
         settings::OperatorSettings,
         store::CacheEntry,
     };
@@ -83,6 +83,7 @@ mod tests {
             sync_callbacks: None,
             write_sampler: None,
             shared_values: SharedValues::default(),
+            parts: LoopParts::default(),
             clock: clock.clone(),
             write_gate: gate,
         };

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use common::{
-    controller::ExplainPlan,
+    controller::SyncPlan,
     events::EventType,
     intern::Text,
     meta::{ResourceVersion, Uid},
@@ -161,7 +161,7 @@ impl Plan {
     }
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         match &self.live_reads[..] {
             [] => self.active_job_summary.clone(),

@@ -5,8 +5,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     clock::Clock,
     consistency::Ledger,
-    controller::priority_of_origin,
-    events::{EventRecorder, InvolvedObject},
+    controller::events::{EventRecorder, InvolvedObject},
     meta::{Meta, NamespacedName},
     owners::controlling_owner,
     queue::{Priority, Queue},
@@ -40,7 +39,7 @@ impl EventHandlers {
         {
             return self.on_schedule(new);
         }
-        self.queue.add(event.meta().key(), priority_of_origin(origin));
+        self.queue.add(event.meta().key(), origin);
     }
 
     fn on_schedule(&self, cron: &CronJob) {

@@ -6,7 +6,7 @@ use common::{
     intern::Text,
     meta::Uid,
     metrics::Metrics,
-    runtime::{LoopContext, SharedValues},
+    runtime::{LoopContext, LoopParts, SharedValues},
 };
 use sandbox::{Action, Rule, Sandbox};
 use serde_json::{Value, json};
@@ -47,6 +47,7 @@ async fn controller_with(
         write_sampler: None,
         sync_callbacks: None,
         shared_values: SharedValues::default(),
+        parts: LoopParts::default(),
     };
     let queue = context.new_queue("daemonset", BackoffSettings::default());
     let updates = context.new_queue("daemonset-node-updates", BackoffSettings::default());

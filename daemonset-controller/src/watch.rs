@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use common::{
     consistency::Ledger,
-    controller::priority_of_origin,
-    intern::Text,
+    controller::intern::Text,
     meta::{Meta, NamespacedName, OwnerRef, Uid},
     object::Object,
     owners::{controlling_owner, find_potential_adopters},
@@ -38,7 +37,7 @@ impl EventHandlers {
     /// Enqueues the DaemonSet at every event. Also removes the data about a DaemonSet that the cache no longer has.
     pub(crate) fn on_set(&self, event: &CacheEvent<DaemonSet>, origin: ChangeOrigin) {
         self.forget_set_if_deleted(&event.meta().key(), &event.meta().uid);
-        self.daemon_set_queue.add(event.meta().key(), priority_of_origin(origin));
+        self.daemon_set_queue.add(event.meta().key(), origin);
     }
 
     /// Removes the controller's data about a DaemonSet that the cache no longer has. A sync in flight repeats this at its end.

@@ -236,6 +236,7 @@ mod tests {
             sync_callbacks: None,
             write_sampler: None,
             shared_values: SharedValues::default(),
+            parts: LoopParts::default(),
             clock: clock.clone(),
             write_gate: gate,
         };

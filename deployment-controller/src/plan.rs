@@ -5,7 +5,7 @@ mod why;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
-    controller::ExplainPlan,
+    controller::SyncPlan,
     events::EventType,
     io::Requeue,
     meta::{Meta, Uid},
@@ -235,7 +235,7 @@ pub struct Plan {
     pub reasons_to_wait: Vec<WaitReason>,
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         self.pod_counts.to_string()
     }

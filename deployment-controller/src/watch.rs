@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::{
     api::Api,
     consistency::Ledger,
-    controller::{debounce_for_pods, priority_of_origin},
+    controller::debounce_for_pods,
     informer::{Informer, InformerConfig},
     map::{HashMap, HashSet},
     meta::{Meta, NamespacedName, ResourceVersion, Uid},
@@ -47,7 +47,7 @@ impl EventHandlers {
             self.forget_deployment(&deployment.metadata.uid);
             self.queue.reset_failure_count(&deployment.metadata.key());
         }
-        self.queue.add(event.meta().key(), priority_of_origin(origin));
+        self.queue.add(event.meta().key(), origin);
     }
 
     /// Drops the records of a deleted Deployment: its written versions, and the fact that its ReplicaSets were listed.
@@ -58,7 +58,7 @@ impl EventHandlers {
 
     /// Enqueues the Deployment that owns, or owned, a ReplicaSet; for an orphan, every Deployment that may adopt it.
     pub(crate) fn on_replica_set_event(&self, event: &CacheEvent<ReplicaSet>, origin: ChangeOrigin) {
-        let priority = priority_of_origin(origin);
+        let priority = origin;
         match event {
             CacheEvent::Deleted(set) => {
                 self.refused_releases.lock().remove(&set.metadata.uid);

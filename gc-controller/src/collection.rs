@@ -6,8 +6,7 @@ use std::{
 };
 
 use common::{
-    controller::priority_of_origin,
-    events::{EventRecorder, EventType},
+    controller::events::{EventRecorder, EventType},
     queue::{Priority, Queue},
     store::ChangeOrigin,
 };
@@ -85,7 +84,7 @@ impl CollectorState {
 
     /// Applies a change that a monitor reports. The origin of the change determines the priority of the work.
     pub(crate) fn apply_monitor_change(&self, origin: ChangeOrigin, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
-        self.apply_change(priority_of_origin(origin), change);
+        self.apply_change(origin, change);
     }
 
     /// Changes the graph, and enqueues the resulting work. A standby drops the work.

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use common::{conditions, controller::ExplainPlan, pod_creation_pauses::PodCreationPause, pods::Phase};
+use common::{conditions, controller::SyncPlan, pod_creation_pauses::PodCreationPause, pods::Phase};
 
 use crate::{
     objects::{ReplicaSet, Status},
@@ -157,7 +157,7 @@ impl fmt::Display for DeletionReason {
     }
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         let s = &self.status;
         let terminating = s.terminating_replicas.map_or_else(String::new, |n| format!(", {n} terminating"));

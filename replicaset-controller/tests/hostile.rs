@@ -125,7 +125,7 @@ fn snapshot(set: &CachedSet<ReplicaSets>, pods: &[Value]) -> Snapshot {
         terminating_pod_count: usize::MAX,
         pod_creation_pause: None,
         colocated_pod_counts_by_node: BTreeMap::new(),
-        unobserved_write: None,
+        pending_writes: None,
         failed_pod_backoff: None,
         decision_settings: limits,
         now,

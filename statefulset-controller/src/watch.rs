@@ -4,8 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::Ledger,
-    controller::priority_of_origin,
-    meta::{Meta, NamespacedName},
+    controller::meta::{Meta, NamespacedName},
     object::Resource,
     owners::{controlling_owner, find_potential_adopters},
     parsed::ParseCache,
@@ -40,7 +39,7 @@ impl EventHandlers {
         if let CacheEvent::Deleted(set) = event {
             self.forget_set(set);
         }
-        self.queue.add(event.meta().key(), priority_of_origin(origin));
+        self.queue.add(event.meta().key(), origin);
     }
 
     /// Removes a deleted set from the memory of the controller. Data under the name are kept if a new set has this name.

@@ -9,16 +9,16 @@
 //! store of four controllers. The [`Ledger`] replaces both mechanisms, and identifies each object. Upstream:
 //! `pkg/controller/util/consistency`, `ControllerExpectations`.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::{
     clock::{Clock, Instant},
     intern::Text,
     map::{HashMap, HashSet},
     meta::{Meta, NamespacedName, ResourceVersion, Uid},
-    object::{Object, Resource},
+    object::{CachedObjectError, Object, Resource},
     store::Store,
 };
 
@@ -34,8 +34,14 @@ const GONE: Duration = Duration::from_secs(60);
 /// event of a child that another owner has adopted enqueues only the new owner.
 const CONFLICT_CHECK: Duration = Duration::from_millis(200);
 
+/// The longest delay between two checks of the caches by a sync that waits for them to show this process's writes.
+pub const STALE_CACHE_RECHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The caches of one loop. Clones share the list, so a cache that is added later is known to each holder.
+pub type LedgerCaches = Arc<RwLock<Vec<Arc<dyn LedgerCache>>>>;
+
 /// A cache that a [`Ledger`] checks for the writes of this process.
-pub trait LedgerCache {
+pub trait LedgerCache: Send + Sync {
     /// Returns the resource of the cached objects.
     fn resource(&self) -> Resource;
     /// Returns the newest version that the cache has reached.
@@ -104,10 +110,157 @@ pub enum UnseenWrite {
     },
 }
 
-/// The writes of this process that its caches do not show yet, by the UID of the owner. Clones share the records.
+/// The object or the key on whose behalf writes are recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LedgerOwner {
+    /// An object, by its UID. Another object with the same name has a record of its own.
+    Object(Uid),
+    /// A key of the work queue, for written objects that can outlive the object of the key.
+    Key(NamespacedName),
+}
+
+impl From<&Uid> for LedgerOwner {
+    fn from(uid: &Uid) -> Self {
+        Self::Object(uid.clone())
+    }
+}
+
+impl From<&NamespacedName> for LedgerOwner {
+    fn from(key: &NamespacedName) -> Self {
+        Self::Key(key.clone())
+    }
+}
+
+impl From<&Self> for LedgerOwner {
+    fn from(owner: &Self) -> Self {
+        owner.clone()
+    }
+}
+
+impl fmt::Display for LedgerOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Object(uid) => uid.fmt(f),
+            Self::Key(key) => key.fmt(f),
+        }
+    }
+}
+
+/// The unseen writes for which a sync waits. A sync always waits for the newer version of an object after a conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitPolicy {
+    /// A sync waits for all writes, so its snapshot never has pending writes.
+    AllWrites,
+    /// A sync waits for written versions. Its snapshot has the creations and deletions that the caches may not show.
+    WrittenVersions,
+    /// A sync waits for no further writes. Its snapshot has them.
+    ConflictsOnly,
+}
+
+impl WaitPolicy {
+    fn waits_for(self, unseen: &UnseenWrite) -> bool {
+        match unseen {
+            UnseenWrite::Conflicts { .. } => true,
+            UnseenWrite::VersionNotReached { .. } => self != Self::ConflictsOnly,
+            UnseenWrite::DeletionsNotShown { .. } | UnseenWrite::UnansweredCreations { .. } => self == Self::AllWrites,
+        }
+    }
+}
+
+/// Writes of this process that the caches do not show yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingWrites {
+    /// The first kind of these writes, in words for diagnostics.
+    pub description: String,
+    /// The longest time until the caches are to be checked again.
+    pub max_wait: Duration,
+    /// The resource of a cache that has not reached a written version; `None` for creations, deletions and conflicts.
+    pub stale_resource: Option<Resource>,
+}
+
+impl PendingWrites {
+    fn new(unseen: &UnseenWrite, left: Duration) -> Self {
+        let stale_resource = match unseen {
+            UnseenWrite::VersionNotReached { resource, .. } => Some(*resource),
+            _ => None,
+        };
+        let max_wait = if stale_resource.is_some() { left.min(STALE_CACHE_RECHECK_INTERVAL) } else { left };
+        Self { description: unseen.to_string(), max_wait, stale_resource }
+    }
+}
+
+/// The reason why [`Ledger::read`] returns no object.
+#[derive(Clone, Debug)]
+pub enum ReadError {
+    /// The cache has no object with this key.
+    Gone,
+    /// The sync waits for writes that the caches do not show yet, for at most two seconds.
+    Pending(PendingWrites),
+    /// The cached object cannot be decoded.
+    Unreadable(CachedObjectError),
+}
+
+/// The writes of this process that its caches do not show yet, by owner. Clones share the records.
+///
+/// # Flow
+///
+/// The executor of a sync records each request and its answer under the owner of the sync. [`Ledger::read`] begins the next sync:
+/// it compares the record with the caches, and returns the object only if the sync need not wait.
+///
+/// # Guarantees
+///
+/// - The object that [`Ledger::read`] returns is not older than any write in its record, also if the caches change during the
+///   call: the record is checked before the object is read, and both belong to the same UID.
+/// - Every wait ends: with the awaited state in the caches, or after the timeout of the ledger.
+///
+/// # Assumptions
+///
+/// The ledger knows every cache in which its controller looks for written objects ([`Ledger::add_cache`]). A write to a resource
+/// without such a cache is not awaited.
+///
+/// # Errors
+///
+/// A record is never an error. A record that the caches do not confirm before the timeout is dropped with a warning.
+///
+/// # Example
+///
+/// ```
+/// # use std::{sync::Arc, time::Duration};
+/// # use nonet_client::consistency::{Ledger, ReadError, WaitPolicy};
+/// # use nonet_objects::{map::HashSet, meta::{NamespacedName, ResourceVersion, Uid}, object::Object as _};
+/// # use nonet_client::store::{CacheEntry, Store};
+/// # #[derive(serde::Deserialize)]
+/// # struct Pod { metadata: nonet_objects::meta::Meta }
+/// # impl nonet_objects::object::Object for Pod {
+/// #     const RESOURCE: nonet_objects::object::Resource = nonet_objects::pods::PODS;
+/// #     type Indexes = ();
+/// #     fn meta(&self) -> &nonet_objects::meta::Meta { &self.metadata }
+/// #     fn meta_mut(&mut self) -> &mut nonet_objects::meta::Meta { &mut self.metadata }
+/// # }
+/// # let at_version = |version: &str| {
+/// #     let json = serde_json::json!({"metadata": {"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": version}});
+/// #     CacheEntry::Decoded(Arc::new(serde_json::from_value::<Pod>(json).unwrap()))
+/// # };
+/// # let clock = nonet_platform::clock::Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 1);
+/// let ledger = Ledger::new(clock, Duration::from_secs(300));
+/// let pods: Arc<Store<Pod>> = Arc::default();
+/// ledger.add_cache(pods.clone());
+/// pods.put_entry(at_version("5"), &mut Vec::new());
+/// let key = NamespacedName::new("shop", "web");
+/// let read = || ledger.read(&pods, &key, WaitPolicy::AllWrites, |_| HashSet::default());
+///
+/// ledger.record_write(&Uid::new("u"), Pod::RESOURCE, ResourceVersion::parse("7"));
+/// assert!(matches!(read(), Err(ReadError::Pending(_))), "the cache is older than the write");
+/// pods.put_entry(at_version("7"), &mut Vec::new());
+/// assert!(read().is_ok());
+/// ```
 #[derive(Clone)]
 pub struct Ledger {
-    records: Arc<Mutex<HashMap<Uid, Record>>>,
+    records: Arc<Mutex<HashMap<LedgerOwner, Record>>>,
+    /// The keys whose syncs wait, each with the resource and the version that a cache must reach. The version is unknown if any
+    /// change of the resource may end the wait.
+    awaiting: Arc<Mutex<BTreeMap<NamespacedName, (Resource, ResourceVersion)>>>,
+    caches: LedgerCaches,
     clock: Clock,
     timeout: Duration,
 }
@@ -142,7 +295,7 @@ impl StaleObject {
     }
 
     /// Whether a cache still shows the object in this state.
-    fn is_shown(&self, caches: &[&dyn LedgerCache]) -> bool {
+    fn is_shown(&self, caches: &[Arc<dyn LedgerCache>]) -> bool {
         let Self { resource, namespace, name, uid, version } = self;
         cache_of(caches, *resource).is_some_and(|cache| match version {
             Some(version) => cache.shows_version(namespace, name, uid, *version),
@@ -151,8 +304,8 @@ impl StaleObject {
     }
 }
 
-fn cache_of<'a>(caches: &[&'a dyn LedgerCache], resource: Resource) -> Option<&'a dyn LedgerCache> {
-    caches.iter().copied().find(|cache| cache.resource() == resource)
+fn cache_of(caches: &[Arc<dyn LedgerCache>], resource: Resource) -> Option<&dyn LedgerCache> {
+    caches.iter().map(|cache| &**cache).find(|cache| cache.resource() == resource)
 }
 
 /// Returns the resource of the first element, and the number of elements with that resource.
@@ -171,23 +324,137 @@ struct UnansweredCreationRecord {
 impl Ledger {
     /// Creates an empty ledger. A record is dropped `timeout` after its last write, even if the caches do not show all writes.
     pub fn new(clock: Clock, timeout: Duration) -> Self {
-        Self { records: Arc::default(), clock, timeout }
+        Self::with_caches(clock, timeout, LedgerCaches::default())
     }
 
-    fn record(&self, owner: &Uid, note: impl FnOnce(&mut Record)) {
+    /// Creates an empty ledger that checks these caches, to which caches may be added later.
+    pub fn with_caches(clock: Clock, timeout: Duration, caches: LedgerCaches) -> Self {
+        Self { records: Arc::default(), awaiting: Arc::default(), caches, clock, timeout }
+    }
+
+    /// Adds a cache in which the writes of the controller appear.
+    pub fn add_cache(&self, cache: Arc<dyn LedgerCache>) {
+        self.caches.write().push(cache);
+    }
+
+    /// Reads an object that is not older than the writes in its record, with the writes that the caches do not show yet.
+    ///
+    /// `children` returns the UIDs of the object's children in the cache, and is called only if an answer was lost. If the sync
+    /// has to wait, the ledger remembers its key for [`Self::take_keys_awaiting`] and [`Self::is_awaited`].
+    ///
+    /// # Errors
+    /// If the object does not exist or cannot be decoded, or if the sync has to wait.
+    pub fn read<K: Object>(
+        &self,
+        store: &Store<K>,
+        key: &NamespacedName,
+        policy: WaitPolicy,
+        children: impl Fn(&Uid) -> HashSet<Uid>,
+    ) -> Result<(Arc<K>, Option<PendingWrites>), ReadError> {
+        loop {
+            let uid = store.with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
+            let pending = match &uid {
+                Some(uid) => self.check(uid, key, policy, || children(uid))?,
+                None => None,
+            };
+            // The object is read after its record, so that it is not older than a write that the record counts as seen. An object
+            // with another UID has replaced the checked one and is checked, too.
+            let object = store.get(&key.namespace, &key.name).map_err(ReadError::Unreadable)?;
+            let Some(object) = object else {
+                self.remember_awaiting(key, None);
+                return Err(ReadError::Gone);
+            };
+            if uid.as_ref() == Some(&object.meta().uid) {
+                return Ok((object, pending));
+            }
+        }
+    }
+
+    /// Checks the record of an owner for a sync of `key` that reads its objects itself, after this call. [`Self::read`] does both.
+    ///
+    /// # Errors
+    /// [`ReadError::Pending`] if the sync has to wait.
+    pub fn check(
+        &self,
+        owner: impl Into<LedgerOwner>,
+        key: &NamespacedName,
+        policy: WaitPolicy,
+        children: impl Fn() -> HashSet<Uid>,
+    ) -> Result<Option<PendingWrites>, ReadError> {
+        let owner = owner.into();
+        loop {
+            let unseen = self.first_unseen_write(&owner, &children);
+            // If the awaited event came before the key was remembered, it enqueued nothing, so the caches are checked again.
+            let is_remembered = self.remember_awaiting(key, unseen.as_ref().map(|(unseen, _)| unseen));
+            let Some((unseen, left)) = unseen else { return Ok(None) };
+            if !policy.waits_for(&unseen) {
+                return Ok(Some(PendingWrites::new(&unseen, left)));
+            }
+            if !is_remembered {
+                let pending = PendingWrites::new(&unseen, left.min(STALE_CACHE_RECHECK_INTERVAL));
+                return Err(ReadError::Pending(pending));
+            }
+        }
+    }
+
+    /// Remembers the version that the sync of a key awaits, and forgets the previous one. Returns true if the version is new.
+    fn remember_awaiting(&self, key: &NamespacedName, unseen: Option<&UnseenWrite>) -> bool {
+        let mut awaiting = self.awaiting.lock();
+        let awaited = match unseen {
+            Some(UnseenWrite::VersionNotReached { resource, written, .. }) => (*resource, *written),
+            Some(UnseenWrite::Conflicts { resource, .. }) => (*resource, ResourceVersion::UNKNOWN),
+            _ if awaiting.is_empty() => return false,
+            _ => {
+                awaiting.remove(key);
+                return false;
+            }
+        };
+        awaiting.insert(key.clone(), awaited) != Some(awaited)
+    }
+
+    /// Removes and returns the keys in the namespace of `object` whose syncs await its version, or an older one, in `resource`.
+    pub fn take_keys_awaiting(&self, resource: Resource, object: &Meta) -> Vec<NamespacedName> {
+        let mut awaiting = self.awaiting.lock();
+        let is_reached = |key: &NamespacedName, (awaited, version): &(Resource, ResourceVersion)| {
+            *awaited == resource
+                && version.is_known()
+                && *version <= object.resource_version
+                && key.namespace == object.namespace
+        };
+        let reached: Vec<NamespacedName> =
+            awaiting.iter().filter(|(key, awaited)| is_reached(key, awaited)).map(|(key, _)| key.clone()).collect();
+        for key in &reached {
+            awaiting.remove(key);
+        }
+        reached
+    }
+
+    /// Whether the sync of a key awaits this version, an older one, or any change of `resource`.
+    pub fn is_awaited(&self, key: &NamespacedName, resource: Resource, version: ResourceVersion) -> bool {
+        let awaiting = self.awaiting.lock();
+        awaiting.get(key).is_some_and(|(awaited, least)| *awaited == resource && *least <= version)
+    }
+
+    fn record(&self, owner: impl Into<LedgerOwner>, note: impl FnOnce(&mut Record)) {
         let mut records = self.records.lock();
-        let record = records.entry(owner.clone()).or_default();
+        let record = records.entry(owner.into()).or_default();
         record.at = Some(self.clock.monotonic_now());
         note(record);
     }
 
     /// Records an update, a patch or a status write, by the version that it produced.
-    pub fn record_write(&self, owner: &Uid, resource: Resource, version: ResourceVersion) {
+    pub fn record_write(&self, owner: impl Into<LedgerOwner>, resource: Resource, version: ResourceVersion) {
         self.record(owner, |record| raise_written_version(record, resource, version));
     }
 
     /// Records the creation or adoption of a child, which produced `version`.
-    pub fn record_creation(&self, owner: &Uid, resource: Resource, child: &Uid, version: ResourceVersion) {
+    pub fn record_creation(
+        &self,
+        owner: impl Into<LedgerOwner>,
+        resource: Resource,
+        child: &Uid,
+        version: ResourceVersion,
+    ) {
         self.record(owner, |record| {
             raise_written_version(record, resource, version);
             record.created.push(child.clone());
@@ -203,7 +470,12 @@ impl Ledger {
     ///
     /// `before` returns the UIDs of the children in the cache at the beginning of the sync. A new child is neither among these
     /// children nor among the children recorded as created.
-    pub fn record_unanswered_creation(&self, owner: &Uid, resource: Resource, before: impl FnOnce() -> HashSet<Uid>) {
+    pub fn record_unanswered_creation(
+        &self,
+        owner: impl Into<LedgerOwner>,
+        resource: Resource,
+        before: impl FnOnce() -> HashSet<Uid>,
+    ) {
         let until = self.clock.monotonic_now() + self.unanswered_creation_timeout();
         self.record(owner, |record| {
             let lost = record.lost.get_or_insert_with(|| UnansweredCreationRecord {
@@ -219,15 +491,22 @@ impl Ledger {
 
     /// Records the deletion of a child, before or after the request. A failed deletion must be undone with
     /// [`Ledger::cancel_deletion`].
-    pub fn record_deletion(&self, owner: &Uid, resource: Resource, namespace: &str, name: &str, child: &Uid) {
+    pub fn record_deletion(
+        &self,
+        owner: impl Into<LedgerOwner>,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        child: &Uid,
+    ) {
         let NamespacedName { namespace, name } = NamespacedName::new(namespace, name);
         let deleted = StaleObject { resource, namespace, name, uid: child.clone(), version: None };
         self.record(owner, |record| record.deleted.push(deleted));
     }
 
     /// Removes the record of a deletion that failed.
-    pub fn cancel_deletion(&self, owner: &Uid, child: &Uid) {
-        if let Some(record) = self.records.lock().get_mut(owner) {
+    pub fn cancel_deletion(&self, owner: impl Into<LedgerOwner>, child: &Uid) {
+        if let Some(record) = self.records.lock().get_mut(&owner.into()) {
             record.deleted.retain(|d| d.uid != *child);
         }
     }
@@ -237,7 +516,7 @@ impl Ledger {
     ///
     /// The syncs of the owner wait until the cache shows another version of the child, or no child. A sync before that would
     /// decide on the same state of the child, and its write would be refused.
-    pub fn record_conflict(&self, owner: &Uid, resource: Resource, child: &Meta) -> bool {
+    pub fn record_conflict(&self, owner: impl Into<LedgerOwner>, resource: Resource, child: &Meta) -> bool {
         let NamespacedName { namespace, name } = child.key();
         let (uid, version) = (child.uid.clone(), Some(child.resource_version));
         self.conflict(owner, StaleObject { resource, namespace, name, uid, version }, CONFLICT)
@@ -252,7 +531,7 @@ impl Ledger {
         self.conflict(owner, StaleObject { resource, namespace, name, uid, version: None }, GONE)
     }
 
-    fn conflict(&self, owner: &Uid, refused: StaleObject, wait: Duration) -> bool {
+    fn conflict(&self, owner: impl Into<LedgerOwner>, refused: StaleObject, wait: Duration) -> bool {
         let until = self.clock.monotonic_now() + wait.min(self.timeout);
         let mut has_waited_in_vain = false;
         self.record(owner, |record| {
@@ -269,14 +548,14 @@ impl Ledger {
     /// Whether the syncs of the owner may have to wait for a cache to show a write to `resource`.
     ///
     /// Event handlers enqueue the owner only in this case, for example after the event of a child that this process created.
-    pub fn may_have_unseen_write(&self, owner: &Uid, resource: Resource) -> bool {
+    pub fn may_have_unseen_write(&self, owner: impl Into<LedgerOwner>, resource: Resource) -> bool {
         let records = self.records.lock();
-        records.get(owner).is_some_and(|record| record.written.iter().any(|(written, _)| *written == resource))
+        records.get(&owner.into()).is_some_and(|record| record.written.iter().any(|(written, _)| *written == resource))
     }
 
     /// Drops the record of a deleted owner.
-    pub fn forget_owner(&self, owner: &Uid) {
-        self.records.lock().remove(owner);
+    pub fn forget_owner(&self, owner: impl Into<LedgerOwner>) {
+        self.records.lock().remove(&owner.into());
     }
 
     /// Returns the first kind of write that the caches do not show yet, with the longest time to wait for it; `None` if the
@@ -287,11 +566,11 @@ impl Ledger {
     /// sync may begin before they end. Written versions, unanswered creations and deletions follow.
     pub fn first_unseen_write(
         &self,
-        owner: &Uid,
-        caches: &[&dyn LedgerCache],
+        owner: impl Into<LedgerOwner>,
         children: impl FnOnce() -> HashSet<Uid>,
     ) -> Option<(UnseenWrite, Duration)> {
-        let now = self.clock.monotonic_now();
+        let (owner, now) = (&owner.into(), self.clock.monotonic_now());
+        let caches = &**self.caches.read();
         let mut records = self.records.lock();
         let record = records.get_mut(owner)?;
         let age = record.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
@@ -361,24 +640,25 @@ fn raise_written_version(record: &mut Record, resource: Resource, version: Resou
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::RefCell;
 
     const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
 
     struct Fake {
-        version: RefCell<ResourceVersion>,
-        live: RefCell<Vec<Uid>>,
+        version: Mutex<ResourceVersion>,
+        live: Mutex<Vec<Uid>>,
     }
 
     impl Fake {
-        fn at(version: &str, live: &[&str]) -> Self {
-            Self {
-                version: RefCell::new(ResourceVersion::parse(version)),
-                live: RefCell::new(live.iter().map(|u| Uid::new(u)).collect()),
-            }
+        fn at(ledger: &Ledger, version: &str, live: &[&str]) -> Arc<Self> {
+            let cache = Arc::new(Self {
+                version: Mutex::new(ResourceVersion::parse(version)),
+                live: Mutex::new(live.iter().map(|u| Uid::new(u)).collect()),
+            });
+            ledger.add_cache(cache.clone());
+            cache
         }
         fn children(&self) -> HashSet<Uid> {
-            self.live.borrow().iter().cloned().collect()
+            self.live.lock().iter().cloned().collect()
         }
     }
 
@@ -387,13 +667,13 @@ mod tests {
             PODS
         }
         fn version(&self) -> ResourceVersion {
-            *self.version.borrow()
+            *self.version.lock()
         }
         fn shows_not_terminating(&self, _: &str, _: &str, uid: &Uid) -> bool {
-            self.live.borrow().contains(uid)
+            self.live.lock().contains(uid)
         }
         fn shows_version(&self, _: &str, _: &str, uid: &Uid, version: ResourceVersion) -> bool {
-            self.live.borrow().contains(uid) && *self.version.borrow() == version
+            self.live.lock().contains(uid) && *self.version.lock() == version
         }
     }
 
@@ -406,14 +686,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_owner_waits_until_the_cache_has_reached_its_writes() {
         let (ledger, _, owner) = ledger();
-        let cache = Fake::at("5", &[]);
+        let cache = Fake::at(&ledger, "5", &[]);
         ledger.record_write(&owner, PODS, ResourceVersion::parse("10"));
         ledger.record_write(&owner, PODS, ResourceVersion::parse("9"));
-        let behind = ledger.first_unseen_write(&owner, &[&cache], || cache.children()).unwrap().0;
+        let behind = ledger.first_unseen_write(&owner, || cache.children()).unwrap().0;
         assert_eq!(behind.to_string(), "read version: 5 is not as new as written version: 10 for group resource pods");
         assert!(ledger.may_have_unseen_write(&owner, PODS) && !ledger.may_have_unseen_write(&Uid::new("other"), PODS));
-        *cache.version.borrow_mut() = ResourceVersion::parse("10");
-        assert_eq!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()), None);
+        *cache.version.lock() = ResourceVersion::parse("10");
+        assert_eq!(ledger.first_unseen_write(&owner, || cache.children()), None);
         assert!(ledger.is_empty() && !ledger.may_have_unseen_write(&owner, PODS));
     }
 
@@ -421,27 +701,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_deletion_seen_before_its_answer_does_not_block() {
         let (ledger, _, owner) = ledger();
-        let cache = Fake::at("5", &["a"]);
+        let cache = Fake::at(&ledger, "5", &["a"]);
         for pod in ["a", "b"] {
             ledger.record_deletion(&owner, PODS, "ns", pod, &Uid::new(pod));
         }
-        let behind = ledger.first_unseen_write(&owner, &[&cache], || cache.children()).unwrap().0;
+        let behind = ledger.first_unseen_write(&owner, || cache.children()).unwrap().0;
         assert_eq!(behind, UnseenWrite::DeletionsNotShown { resource: PODS, count: 1 });
         ledger.cancel_deletion(&owner, &Uid::new("a"));
-        assert_eq!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()), None);
+        assert_eq!(ledger.first_unseen_write(&owner, || cache.children()), None);
     }
 
     /// COMMON-36.
     #[tokio::test(start_paused = true)]
     async fn a_lost_create_counts_until_an_unknown_child_appears_or_its_time_has_passed() {
         let (ledger, clock, owner) = ledger();
-        let cache = Fake::at("20", &["old"]);
+        let cache = Fake::at(&ledger, "20", &["old"]);
         ledger.record_creation(&owner, PODS, &Uid::new("new"), ResourceVersion::parse("10"));
         ledger.record_unanswered_creation(&owner, PODS, || cache.children());
-        cache.live.borrow_mut().push(Uid::new("new"));
-        let behind = |l: &Ledger| l.first_unseen_write(&owner, &[&cache], || cache.children()).map(|(b, _)| b);
+        cache.live.lock().push(Uid::new("new"));
+        let behind = |l: &Ledger| l.first_unseen_write(&owner, || cache.children()).map(|(b, _)| b);
         assert_eq!(behind(&ledger), Some(UnseenWrite::UnansweredCreations { resource: PODS, count: 1 }));
-        cache.live.borrow_mut().push(Uid::new("stranger"));
+        cache.live.lock().push(Uid::new("stranger"));
         assert_eq!(behind(&ledger), None);
         ledger.record_unanswered_creation(&owner, PODS, || cache.children());
         assert!(behind(&ledger).is_some());
@@ -453,14 +733,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_owner_waits_for_the_newer_version_of_a_child_after_a_conflict() {
         let (ledger, clock, owner) = ledger();
-        let cache = Fake::at("5", &["a", "b"]);
+        let cache = Fake::at(&ledger, "5", &["a", "b"]);
         let child = |name: &str| Meta {
             name: name.into(),
             uid: Uid::new(name),
             resource_version: ResourceVersion::parse("5"),
             ..Meta::default()
         };
-        let behind = || ledger.first_unseen_write(&owner, &[&cache], || cache.children());
+        let behind = || ledger.first_unseen_write(&owner, || cache.children());
         for name in ["a", "a", "b", "gone"] {
             ledger.record_conflict(&owner, PODS, &child(name));
         }
@@ -468,7 +748,7 @@ mod tests {
         assert_eq!(conflicts, UnseenWrite::Conflicts { resource: PODS, count: 2 });
         assert_eq!(conflicts.to_string(), "2 pods have changed or are gone since the version in the cache");
         assert_eq!(left, CONFLICT_CHECK);
-        *cache.version.borrow_mut() = ResourceVersion::parse("6");
+        *cache.version.lock() = ResourceVersion::parse("6");
         assert_eq!(behind(), None);
         assert!(ledger.is_empty());
 
@@ -483,18 +763,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_deleted_owner_waits_until_its_cache_shows_the_deletion() {
         let (ledger, clock, _) = ledger();
-        let cache = Fake::at("5", &["a"]);
+        let cache = Fake::at(&ledger, "5", &["a"]);
         let owner = Uid::new("a");
-        let behind = || ledger.first_unseen_write(&owner, &[&cache], || cache.children());
+        let behind = || ledger.first_unseen_write(&owner, || cache.children());
         ledger.record_missing_owner(&owner, PODS, &"shop".into(), &"a".into());
-        *cache.version.borrow_mut() = ResourceVersion::parse("6");
+        *cache.version.lock() = ResourceVersion::parse("6");
         assert_eq!(behind().unwrap().0, UnseenWrite::Conflicts { resource: PODS, count: 1 }, "every version is stale");
-        let live = cache.live.take();
+        let live = std::mem::take(&mut *cache.live.lock());
         assert_eq!(behind(), None);
         assert!(ledger.is_empty());
 
         // If the server's answer was wrong, the cache still shows the owner, and the wait ends after its timeout.
-        *cache.live.borrow_mut() = live;
+        *cache.live.lock() = live;
         ledger.record_missing_owner(&owner, PODS, &"shop".into(), &"a".into());
         assert!(behind().is_some());
         clock.sleep(GONE).await;
@@ -505,20 +785,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn every_wait_ends_with_the_timeout() {
         let (ledger, clock, owner) = ledger();
-        let cache = Fake::at("5", &[]);
+        let cache = Fake::at(&ledger, "5", &[]);
         ledger.record_write(&owner, PODS, ResourceVersion::parse("10"));
         clock.sleep(Duration::from_secs(299)).await;
-        assert!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()).is_some());
+        assert!(ledger.first_unseen_write(&owner, || cache.children()).is_some());
         clock.sleep(Duration::from_secs(1)).await;
-        assert_eq!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()), None);
+        assert_eq!(ledger.first_unseen_write(&owner, || cache.children()), None);
     }
 
     /// COMMON-38.
     #[tokio::test(start_paused = true)]
     async fn a_cache_of_unknown_version_does_not_block() {
         let (ledger, _, owner) = ledger();
-        let cache = Fake::at("", &[]);
+        let cache = Fake::at(&ledger, "", &[]);
         ledger.record_write(&owner, PODS, ResourceVersion::parse("10"));
-        assert_eq!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()), None);
+        assert_eq!(ledger.first_unseen_write(&owner, || cache.children()), None);
     }
 }

@@ -289,6 +289,12 @@ impl<S> Drop for SinkInformer<S> {
     }
 }
 
+impl<S: Sink> AsRef<dyn AnyInformer> for SinkInformer<S> {
+    fn as_ref(&self) -> &(dyn AnyInformer + 'static) {
+        self
+    }
+}
+
 impl<S: Sink> AnyInformer for SinkInformer<S> {
     fn resource(&self) -> Resource {
         self.resource

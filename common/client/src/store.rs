@@ -84,6 +84,14 @@ impl<K: Object> CacheEvent<K> {
             Self::Unreadable(m) => &m.meta,
         }
     }
+
+    /// Returns the object as the cache shows it after the event; `None` after a deletion, or if it cannot be decoded.
+    pub fn cached(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Added(object) | Self::Updated { new: object, .. } => Some(object),
+            Self::Deleted(_) | Self::Unreadable(_) => None,
+        }
+    }
 }
 
 /// Cause of a change of the cache, which handlers receive with the change.

@@ -21,6 +21,7 @@ use crate::{
     clock::{Clock, Instant},
     map::HashMap,
     meta::NamespacedName,
+    store::ChangeOrigin,
 };
 
 /// A hundred years, used instead of a delay that overflows the clock.
@@ -36,6 +37,16 @@ pub enum Priority {
     Low,
     /// The object of the key has changed.
     Normal,
+}
+
+impl From<ChangeOrigin> for Priority {
+    /// Returns [`Priority::Low`] for keys of a first list or a resync, [`Priority::Normal`] for keys of a relist or a watch.
+    fn from(origin: ChangeOrigin) -> Self {
+        match origin {
+            ChangeOrigin::Initial | ChangeOrigin::Resync => Self::Low,
+            ChangeOrigin::Relist | ChangeOrigin::Watch => Self::Normal,
+        }
+    }
 }
 
 /// The delays of failing keys.
@@ -306,10 +317,10 @@ impl<K: QueueKey> Queue<K> {
     }
 
     /// Adds a key that may be handed out at once.
-    pub fn add(&self, key: K, priority: Priority) {
+    pub fn add(&self, key: K, priority: impl Into<Priority>) {
         let mut state = self.inner.state.lock();
         if !state.closed {
-            self.push(&mut state, key, priority);
+            self.push(&mut state, key, priority.into());
         }
     }
 

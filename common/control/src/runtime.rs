@@ -3,7 +3,7 @@
 use std::{
     any::{Any, TypeId},
     collections::BTreeMap,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 
 use futures::future::BoxFuture;
@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 use crate::{
     api::Api,
     clock::Clock,
-    consistency::Ledger,
+    consistency::{Ledger, LedgerCaches},
     events::EventRecorder,
     gate::WriteGate,
     informer::{
-        self, CacheEventHandler, Informer, LabelFilteredInformer, SharedInformer, SinkInformer, StoreAndHandlers,
+        self, AnyInformer, CacheEventHandler, Informer, LabelFilteredInformer, SharedInformer, SinkInformer,
+        StoreAndHandlers,
     },
     io::SyncCallbacks,
     metrics::Metrics,
@@ -84,6 +85,36 @@ pub struct LoopContext {
     pub write_sampler: Option<Arc<WriteSampler>>,
     /// Values that all loops of this process share. The context of every loop has a clone of the same `SharedValues`.
     pub shared_values: SharedValues,
+    /// The informers and the ledger of this loop.
+    pub parts: LoopParts,
+}
+
+/// The informers and the ledger that a loop has made with its context. Clones share them; a default is empty.
+#[derive(Clone, Default)]
+pub struct LoopParts {
+    informers: Arc<Mutex<Vec<LoopInformer>>>,
+    ledger: Arc<OnceLock<Ledger>>,
+    caches: LedgerCaches,
+}
+
+/// An informer or shared informer of a loop, or several of them as one.
+pub type LoopInformer = Arc<dyn AsRef<dyn AnyInformer> + Send + Sync>;
+
+impl LoopParts {
+    /// Adds an informer that must be filled before the first sync.
+    pub fn add_informer(&self, informer: LoopInformer) {
+        self.informers.lock().push(informer);
+    }
+
+    /// Returns the informers that must be filled before the first sync.
+    pub fn informers(&self) -> Vec<LoopInformer> {
+        self.informers.lock().clone()
+    }
+
+    /// Returns the record of this process's writes that the caches do not show yet; `None` if the loop has no ledger.
+    pub fn ledger(&self) -> Option<Ledger> {
+        self.ledger.get().cloned()
+    }
 }
 
 impl LoopContext {
@@ -106,9 +137,13 @@ impl LoopContext {
         }
     }
 
-    /// Starts an informer that fills `store` as long as this process lives. `handler` is called with each change.
-    pub fn start_informer<K: Object>(&self, store: Arc<Store<K>>, handler: CacheEventHandler<K>) -> Informer<K> {
-        Informer::start_with_store(self.api.clone(), self.long_lived_cache_config(), store, vec![handler])
+    /// Starts an informer that fills `store` as long as this process lives, and returns the store. `handler` is called with each
+    /// change. The workers of the loop wait for the first list, and the ledger finds the loop's writes in the store.
+    pub fn start_informer<K: Object>(&self, store: Arc<Store<K>>, handler: CacheEventHandler<K>) -> Arc<Store<K>> {
+        let config = self.long_lived_cache_config();
+        let informer = Informer::start_with_store(self.api.clone(), config, Arc::clone(&store), vec![handler]);
+        self.add_informer(Arc::new(informer), &store);
+        store
     }
 
     /// Starts a cache of the objects with `label` as a label key. The controller sets this label on its objects.
@@ -116,20 +151,42 @@ impl LoopContext {
         &self,
         label: &'static str,
         handler: CacheEventHandler<K>,
-    ) -> LabelFilteredInformer<K> {
+    ) -> Arc<LabelFilteredInformer<K>> {
         let cached = StoreAndHandlers::new(Arc::default(), vec![handler]);
-        SinkInformer::start_with_label(self.api.clone(), self.long_lived_cache_config(), label, cached)
+        let config = self.long_lived_cache_config();
+        let informer = Arc::new(SinkInformer::start_with_label(self.api.clone(), config, label, cached));
+        self.add_informer(Arc::<LabelFilteredInformer<K>>::clone(&informer), informer.store());
+        informer
     }
 
-    /// Returns the process-wide cache of a kind. The first call starts the informer.
+    /// Returns the process-wide cache of a kind. The first call starts the informer. The workers of the loop wait for the first
+    /// list, and the ledger finds the loop's writes in the store.
     pub fn shared_informer<K: Object>(&self) -> Arc<SharedInformer<K>> {
-        self.shared_values
-            .get_or_insert_with(|| SharedInformer::start(self.api.clone(), self.long_lived_cache_config()))
+        let informer = self
+            .shared_values
+            .get_or_insert_with(|| SharedInformer::start(self.api.clone(), self.long_lived_cache_config()));
+        self.add_informer(Arc::<SharedInformer<K>>::clone(&informer), informer.store());
+        informer
     }
 
-    /// Creates a ledger of this process's writes. Its records expire after `--tune expectations-timeout`.
-    pub fn new_ledger(&self) -> Ledger {
-        Ledger::new(self.clock.clone(), self.settings.tuned_duration(&EXPECTATIONS_TIMEOUT))
+    /// Adds `handler` to the process-wide cache of a kind, and returns its store, as [`Self::shared_informer`] does.
+    pub fn watch_shared<K: Object>(&self, handler: CacheEventHandler<K>) -> Arc<Store<K>> {
+        let informer = self.shared_informer::<K>();
+        informer.add_handler(handler);
+        Arc::clone(informer.store())
+    }
+
+    /// Adds an informer for which the workers of the loop wait, and its store, in which the ledger finds the loop's writes.
+    pub fn add_informer<K: Object>(&self, informer: LoopInformer, store: &Arc<Store<K>>) {
+        self.parts.add_informer(informer);
+        self.parts.caches.write().push(Arc::<Store<K>>::clone(store));
+    }
+
+    /// Returns the ledger of this loop's writes. Its records expire after `--tune expectations-timeout`.
+    pub fn ledger(&self) -> Ledger {
+        let timeout = self.settings.tuned_duration(&EXPECTATIONS_TIMEOUT);
+        let caches = Arc::clone(&self.parts.caches);
+        self.parts.ledger.get_or_init(|| Ledger::with_caches(self.clock.clone(), timeout, caches)).clone()
     }
 }
 

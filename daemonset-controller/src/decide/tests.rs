@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use common::{controller::ExplainPlan as _, intern::Text};
+use common::{controller::SyncPlan as _, intern::Text};
 use serde_json::json;
 
 use crate::{

@@ -1,4 +1,4 @@
-use common::{controller::ExplainPlan, explain::BoundedLines, meta::NamespacedName};
+use common::{controller::SyncPlan, explain::BoundedLines, meta::NamespacedName};
 
 /// The DaemonSets to sync after a change of a node.
 #[derive(Debug)]
@@ -8,7 +8,7 @@ pub(crate) struct AffectedDaemonSets {
     pub(crate) indexed_set_count: usize,
 }
 
-impl ExplainPlan for AffectedDaemonSets {
+impl SyncPlan for AffectedDaemonSets {
     fn situation(&self) -> String {
         format!("the node concerns {} of {} DaemonSets", self.daemon_set_keys.len(), self.indexed_set_count)
     }

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use common::controller::ExplainPlan;
+use common::controller::SyncPlan;
 
 use super::{Plan, SyncScope};
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         if self.selector_problem.is_some() {
             return String::new();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::{controller::ExplainPlan, intern::Labels};
+use common::{controller::SyncPlan, intern::Labels};
 
 use crate::{
     decide::subsets,
@@ -55,7 +55,7 @@ impl WantedEndpoints {
     }
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         let subsets = match self {
             Self::NothingToDo => return "no Endpoints are wanted".to_owned(),

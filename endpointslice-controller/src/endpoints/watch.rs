@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use common::{
     consistency::Ledger,
-    controller::priority_of_origin,
-    meta::NamespacedName,
+    controller::meta::NamespacedName,
     queue::Queue,
     store::{CacheEvent, ChangeOrigin, Store},
 };
@@ -34,7 +33,7 @@ impl EventHandlers {
         if let CacheEvent::Deleted(service) = event {
             self.memories.drop_memory(&key, &service.metadata.uid);
         }
-        self.queue.add(key, priority_of_origin(origin));
+        self.queue.add(key, origin);
     }
 
     /// Enqueues the Service if the Endpoints were deleted, are in the first list, or if a sync waits for their event.
@@ -51,7 +50,7 @@ impl EventHandlers {
             drop_satisfied_ledger_record(&self.ledger, &ledger_owner(&key), &*self.endpoints_store);
         }
         if self.waiting_keys.remove_waiting_key(&key) || comes {
-            self.queue.add(key, priority_of_origin(origin));
+            self.queue.add(key, origin);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The plan for the slices that mirror one Endpoints object.
 
-use common::controller::ExplainPlan;
+use common::controller::SyncPlan;
 
 use crate::plan::{self, PlannedEvent, SliceMetadata, SliceWrites};
 
@@ -21,7 +21,7 @@ pub struct Plan {
     pub updated_endpoint_count: usize,
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         if self.are_endpoints_mirrored {
             plan::describe_wanted_counts(&self.slice_writes)

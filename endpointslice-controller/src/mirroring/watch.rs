@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use common::{
     consistency::Ledger,
-    controller::priority_of_origin,
-    store::{CacheEvent, ChangeOrigin, Store},
+    controller::store::{CacheEvent, ChangeOrigin, Store},
 };
 
 use crate::{
@@ -32,7 +31,7 @@ impl EventHandlers {
             CacheEvent::Unreadable(_) => false,
         };
         if concerns {
-            self.slice_handlers.queue.add(event.meta().key(), priority_of_origin(origin));
+            self.slice_handlers.queue.add(event.meta().key(), origin);
         }
     }
 
@@ -48,7 +47,7 @@ impl EventHandlers {
             self.slice_handlers.own_writes.forget_service(&key);
         }
         if concerns {
-            self.slice_handlers.queue.add(key, priority_of_origin(origin));
+            self.slice_handlers.queue.add(key, origin);
         }
     }
 

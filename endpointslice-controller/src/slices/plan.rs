@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::controller::ExplainPlan;
+use common::controller::SyncPlan;
 
 use crate::{
     memory::ServiceMemory,
@@ -36,7 +36,7 @@ pub struct Plan {
     pub hint_metric_labels: HintMetricLabels,
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         if !self.is_managed_service {
             return "the Service has no selector or is an ExternalName: its slices are not managed".to_owned();

@@ -2,8 +2,7 @@
 
 use common::{
     consistency::Ledger,
-    controller::priority_of_origin,
-    queue::Priority,
+    controller::queue::Priority,
     store::{CacheEvent, ChangeOrigin},
 };
 
@@ -34,7 +33,7 @@ impl EventHandlers {
             self.ledger.forget_owner(uid);
             self.metrics.forget_service(&key);
         }
-        self.slice_handlers.queue.add(key, priority_of_origin(origin));
+        self.slice_handlers.queue.add(key, origin);
     }
 
     /// Enqueues Services with hints that no longer fit the capacity of the zones, and Services with Pods on new Nodes or Nodes

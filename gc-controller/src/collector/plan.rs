@@ -1,6 +1,6 @@
 //! The plan for an object, decided from the graph.
 
-use common::controller::ExplainPlan;
+use common::controller::SyncPlan;
 
 use crate::parked::WaitCondition;
 
@@ -67,7 +67,7 @@ fn many(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         match self {
             Self::Nothing(why) => (*why).to_owned(),

@@ -1,6 +1,6 @@
 //! The plan for an object with the finalizer `orphan`.
 
-use common::controller::ExplainPlan;
+use common::controller::SyncPlan;
 
 /// Work on the dependents of a terminating object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum Plan {
     Release(usize),
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         match self {
             Self::Nothing => "nothing is to be released".to_owned(),

@@ -3,8 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    controller::priority_of_origin,
-    meta::{Meta, NamespacedName, Uid},
+    controller::meta::{Meta, NamespacedName, Uid},
     object::{Object as _, Resource},
     owners::{controlling_owner, find_potential_adopters},
     queue::{Priority, Queue},
@@ -50,26 +49,26 @@ impl EventHandlers {
                     self.metrics.record_externally_managed_job(by);
                 }
                 if job.is_finished() {
-                    self.enqueue_orphans_of_job(&job.metadata, priority_of_origin(origin));
+                    self.enqueue_orphans_of_job(&job.metadata, origin);
                 }
                 if origin == ChangeOrigin::Watch && is_being_prepared(job) {
                     self.job_queue.add_after(key, SUSPENDED_JOB_SYNC_DELAY);
                 } else {
-                    self.job_queue.add(key, priority_of_origin(origin));
+                    self.job_queue.add(key, origin);
                 }
             }
             CacheEvent::Updated { new, .. } if new.is_finished() => {
-                self.enqueue_orphans_of_job(&new.metadata, priority_of_origin(origin));
+                self.enqueue_orphans_of_job(&new.metadata, origin);
             }
             CacheEvent::Updated { old, new } if old.metadata.generation != new.metadata.generation => {
-                self.job_queue.add(key, priority_of_origin(origin));
+                self.job_queue.add(key, origin);
             }
             CacheEvent::Updated { new, .. } => self.enqueue_job(&new.metadata),
             CacheEvent::Deleted(job) => {
                 self.enqueue_orphans_of_job(&job.metadata, Priority::Normal);
                 self.job_queue.add(key, Priority::Normal);
             }
-            CacheEvent::Unreadable(_) => self.job_queue.add(key, priority_of_origin(origin)),
+            CacheEvent::Unreadable(_) => self.job_queue.add(key, origin),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The plan of one sync of the orphan loop.
 
-use common::controller::ExplainPlan;
+use common::controller::SyncPlan;
 
 use crate::jobs::snapshot::SharedPod;
 
@@ -9,7 +9,7 @@ pub(crate) struct Plan {
     pub(crate) pods_to_remove_finalizer_from: Vec<SharedPod>,
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         format!(
             "{} Pods carry the finalizer and have no Job that counts them",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::{clock::Instant, controller::ExplainPlan};
+use common::{clock::Instant, controller::SyncPlan};
 
 use super::snapshot::DeletionTimer;
 
@@ -32,7 +32,7 @@ pub(crate) enum PodAction {
     },
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         format!("{}{}", self.reason, if self.cancels_timer { "; its timer is cancelled" } else { "" })
     }

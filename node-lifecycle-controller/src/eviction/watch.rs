@@ -3,8 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use common::{
-    controller::priority_of_origin,
-    informer::handler_from_method,
+    controller::informer::handler_from_method,
     meta::NamespacedName,
     object::Object as _,
     queue::Queue,
@@ -63,7 +62,7 @@ impl EvictionHandlers {
             node.is_some_and(|node| node.no_execute_taints().next().is_some())
         };
         if has_timer || is_tainted() {
-            self.queue.add(key, priority_of_origin(origin));
+            self.queue.add(key, origin);
         }
     }
 
@@ -85,7 +84,7 @@ impl EvictionHandlers {
         for pod in caches.cache_view().pods_on_node(&event.meta().name) {
             let key = pod.meta().key();
             if concerns_all || self.timers.contains(&key) {
-                self.queue.add(key, priority_of_origin(origin));
+                self.queue.add(key, origin);
             }
         }
     }

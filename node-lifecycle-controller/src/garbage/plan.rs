@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{controller::ExplainPlan, duration, intern::Text};
+use common::{controller::SyncPlan, duration, intern::Text};
 
 use super::{quarantine::NodeQuarantine, snapshot::PodGcSettings};
 use crate::objects::{CachedPod, Node};
@@ -101,7 +101,7 @@ impl Plan {
     }
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         match self.settings.finished_pod_threshold {
             1.. => {

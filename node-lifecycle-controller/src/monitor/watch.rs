@@ -3,8 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use common::{
-    controller::priority_of_origin,
-    informer::handler_from_method,
+    controller::informer::handler_from_method,
     meta::NamespacedName,
     object::Object as _,
     queue::Queue,
@@ -45,7 +44,7 @@ impl MonitorHandlers {
         let name = &node.metadata.name;
         let newest = self.node_records.lock().node(name).map(Arc::clone);
         if newest.is_some_and(|node| needs_taint_or_label_change(&node)) {
-            self.node_queue.add(NamespacedName::new("", name), priority_of_origin(origin));
+            self.node_queue.add(NamespacedName::new("", name), origin);
         }
         // A failed kubelet cannot mark Pods as not ready, so this program does. A node that is `Unknown` when it is added may
         // have failed while no process was watching.
@@ -58,7 +57,7 @@ impl MonitorHandlers {
         let Some(caches) = self.caches.upgrade() else { return };
         for pod in caches.cache_view().pods_on_node(node) {
             if pod.ready_status == PodReadyStatus::Other {
-                self.pod_queue.add(pod.meta().key(), priority_of_origin(origin));
+                self.pod_queue.add(pod.meta().key(), origin);
             }
         }
     }
@@ -82,7 +81,7 @@ impl MonitorHandlers {
             Some(NodeReadyStatus::True | NodeReadyStatus::Missing) | None => false,
         };
         if is_lost {
-            self.pod_queue.add(pod.meta().key(), priority_of_origin(origin));
+            self.pod_queue.add(pod.meta().key(), origin);
         }
     }
 }

@@ -24,8 +24,8 @@ pub fn decide_pod_changes(snapshot: &Snapshot, claimed: &[&SharedPod]) -> PodCha
     if snapshot.owner.is_deleting {
         return PodChanges::NotAllowed("it is being deleted".to_owned());
     }
-    if let Some(blocked) = &snapshot.unobserved_write {
-        return PodChanges::NotAllowed(blocked.write_description.clone());
+    if let Some(blocked) = &snapshot.pending_writes {
+        return PodChanges::NotAllowed(blocked.description.clone());
     }
     if claimed.len() < set.replicas {
         let missing = set.replicas - claimed.len();

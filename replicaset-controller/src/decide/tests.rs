@@ -91,7 +91,7 @@ fn missing_pods_are_created_and_surplus_pods_are_deleted() {
 #[test]
 fn a_blocked_or_deleted_set_neither_creates_nor_deletes() {
     for (active, wanted) in [(0, 3), (3, 0), (3, 1), (3, 3)] {
-        assert_eq!(deed(&set_with_pods(wanted, ready_pods(active)).with_unobserved_write()), "not allowed");
+        assert_eq!(deed(&set_with_pods(wanted, ready_pods(active)).with_pending_writes()), "not allowed");
         assert_eq!(deed(&set_with_pods(wanted, ready_pods(active)).with_terminating_set()), "not allowed");
     }
 }
@@ -364,7 +364,7 @@ fn the_failure_condition_is_removed_only_after_managing() {
     let conditions = |world: SnapshotBuilder| plan(&world).status.conditions.len();
     assert_eq!(conditions(set_with_pods(1, ready_pods(1)).with_stored_status(failing.clone())), 0);
     assert_eq!(
-        conditions(set_with_pods(1, ready_pods(1)).with_stored_status(failing.clone()).with_unobserved_write()),
+        conditions(set_with_pods(1, ready_pods(1)).with_stored_status(failing.clone()).with_pending_writes()),
         1
     );
     assert_eq!(conditions(set_with_pods(1, ready_pods(1)).with_stored_status(failing).with_terminating_set()), 1);
@@ -412,7 +412,7 @@ fn an_explanation_gives_reasons() {
         told.actions,
         ["adopt Pod c: the selector matches it and it has no controller", "create 1 Pod", "write the status"]
     );
-    let told = explained(&set_with_pods(3, ready_pods(1)).with_unobserved_write());
+    let told = explained(&set_with_pods(3, ready_pods(1)).with_pending_writes());
     assert_eq!(told.waiting, ["Pods are neither created nor deleted: 2 deleted pods"]);
     let told = explained(&set_with_pods(0, ready_pods(40)));
     assert_eq!(told.actions.len(), 11);
@@ -486,7 +486,7 @@ fn any_world() -> impl Strategy<Value = SnapshotBuilder> {
                 remaining: Duration::from_secs(1),
             });
             let world = if deleting == 0 { world.with_terminating_set() } else { world };
-            if blocked == 0 { world.with_unobserved_write() } else { world }
+            if blocked == 0 { world.with_pending_writes() } else { world }
         },
     )
 }
@@ -522,7 +522,7 @@ proptest! {
             }
             PodChanges::NoChange => prop_assert_eq!(active, wanted),
             PodChanges::NotAllowed(_) => {
-                prop_assert!(snapshot.owner.is_deleting || snapshot.unobserved_write.is_some());
+                prop_assert!(snapshot.owner.is_deleting || snapshot.pending_writes.is_some());
             }
             PodChanges::CreationPaused(_) => prop_assert!(snapshot.pod_creation_pause.is_some() && active < wanted),
             PodChanges::UnusableTemplate(_) => prop_assert!(false),

@@ -41,6 +41,6 @@ pub fn requeue_after(snapshot: &Snapshot, manage: &PodChanges, available_in: Opt
         PodChanges::DelayedAfterFailures(failing) => Some(failing.remaining_delay),
         _ => None,
     };
-    let blocked = snapshot.unobserved_write.as_ref().map(|blocked| blocked.max_wait);
+    let blocked = snapshot.pending_writes.as_ref().map(|blocked| blocked.max_wait);
     [available_in, allowed, blocked].into_iter().flatten().min()
 }

@@ -7,7 +7,7 @@ use common::{
     meta::{Meta, ResourceVersion},
     metrics::Metrics,
     queue::{BackoffSettings, Queue},
-    runtime::{LoopContext, SharedValues},
+    runtime::{LoopContext, LoopParts, SharedValues},
     settings::OperatorSettings,
 };
 use serde_json::json;
@@ -33,6 +33,7 @@ fn controller() -> StatefulSetController {
         sync_callbacks: None,
         write_sampler: None,
         shared_values: SharedValues::default(),
+        parts: LoopParts::default(),
         clock: clock.clone(),
         write_gate: gate,
     };

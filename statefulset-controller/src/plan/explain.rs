@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use common::controller::ExplainPlan;
+use common::controller::SyncPlan;
 
 use super::{Plan, mismatch::VolumeClaimMismatches};
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         if self.unmanaged_reason.is_some() {
             return String::new();

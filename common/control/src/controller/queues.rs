@@ -11,8 +11,14 @@ use crate::{
 };
 
 impl LoopContext {
-    /// Creates a work queue with the metric label `name`. Its keys are held ([`Queue::hold_keys`]) until a worker starts.
-    pub fn new_queue<K: QueueKey>(&self, name: &str, backoff: BackoffSettings) -> Queue<K> {
+    /// Creates a work queue with the metric label `name` and the default back-off. Its keys are held ([`Queue::hold_keys`]) until
+    /// a worker starts.
+    pub fn new_queue<K: QueueKey>(&self, name: &str) -> Queue<K> {
+        self.new_queue_with_backoff(name, BackoffSettings::default())
+    }
+
+    /// Creates a work queue with another back-off.
+    pub fn new_queue_with_backoff<K: QueueKey>(&self, name: &str, backoff: BackoffSettings) -> Queue<K> {
         let metrics = self.metrics.queue_metrics(name);
         let observer = QueueMetricsCallbacks { metrics: metrics.clone(), timer: self.api.pace().add_queue_timer() };
         let queue = Queue::new(self.clock.clone(), backoff, Some(Arc::new(observer)));

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use futures::{StreamExt as _, stream};
 
-use super::{effect::MemoryNote, run::Io};
+use super::run::Io;
 use crate::batch::{self, BatchSizes};
 
 /// The limit on the members of a group that run concurrently, and the effect of a failure on the group.
@@ -40,7 +40,7 @@ impl GroupConcurrency {
     }
 }
 
-impl<N: MemoryNote> Io<'_, N> {
+impl<M: Sync> Io<'_, M> {
     /// Runs `each` for all items as a group, and returns the results in the order of the items.
     ///
     /// A member that is not begun has no result. After a failure, `pace` determines whether further members begin. When the

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::request::{AnswerMetadata, ObjectRole, Precondition, Refusal, RefusalClass, Request, Verb};
 use crate::{
-    consistency::Ledger,
+    consistency::{Ledger, LedgerOwner},
     map::{HashMap, HashSet},
     meta::{Meta, ResourceVersion, Uid},
 };
@@ -113,7 +113,7 @@ impl<'r> SyncWrites<'r> {
     pub(super) fn record_sending<'o>(
         &self,
         request: &Request,
-        owner: impl FnOnce() -> &'o Uid,
+        owner: impl FnOnce() -> &'o LedgerOwner,
         children: impl FnOnce() -> HashSet<Uid>,
     ) {
         if self.ledger.is_some() && matches!((&request.verb, request.role), (Verb::Create(_), ObjectRole::Child)) {
@@ -127,7 +127,7 @@ impl<'r> SyncWrites<'r> {
         &self,
         request: &Request,
         fields: &AnswerMetadata,
-        owner: impl FnOnce() -> &'o Uid,
+        owner: impl FnOnce() -> &'o LedgerOwner,
     ) {
         let is_same = request.precondition.as_ref().is_none_or(|precondition| precondition.uid == fields.uid);
         if let Some(Precondition { uid, .. }) = request.precondition.as_ref().filter(|_| is_same)
@@ -144,7 +144,7 @@ impl<'r> SyncWrites<'r> {
         &self,
         request: &Request,
         refusal: &Refusal,
-        owner: impl FnOnce() -> &'o Uid,
+        owner: impl FnOnce() -> &'o LedgerOwner,
     ) -> bool {
         self.apply_changes(changes_after_refusal(request, refusal), request, &AnswerMetadata::default(), owner)
     }
@@ -154,7 +154,7 @@ impl<'r> SyncWrites<'r> {
         consequences: impl IntoIterator<Item = LedgerChange>,
         request: &Request,
         fields: &AnswerMetadata,
-        owner: impl FnOnce() -> &'o Uid,
+        owner: impl FnOnce() -> &'o LedgerOwner,
     ) -> bool {
         let Some(ledger) = self.ledger else { return false };
         let mut consequences = consequences.into_iter().peekable();
@@ -176,8 +176,8 @@ impl<'r> SyncWrites<'r> {
                 }
                 (AwaitDeletion, Some(judged)) => ledger.record_deletion(owner, resource, namespace, name, &judged.uid),
                 (ForgetDeletion, Some(judged)) => ledger.cancel_deletion(owner, &judged.uid),
-                (AwaitOwnerGone, Some(judged)) if judged.uid == *owner => {
-                    has_waited_in_vain |= ledger.record_missing_owner(owner, resource, namespace, name);
+                (AwaitOwnerGone, Some(judged)) if *owner == LedgerOwner::Object(judged.uid.clone()) => {
+                    has_waited_in_vain |= ledger.record_missing_owner(&judged.uid, resource, namespace, name);
                 }
                 (AwaitNewerVersion, Some(Precondition { uid, version: Some(version) })) => {
                     let (namespace, name, uid) = (namespace.clone(), name.clone(), uid.clone());

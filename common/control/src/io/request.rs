@@ -117,30 +117,30 @@ pub enum ObjectRole {
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The operation, with its body.
-    pub verb: Verb,
+    pub(super) verb: Verb,
     /// The verb in explanations, such as `delete`.
-    pub verb_text: &'static str,
+    pub(super) verb_text: &'static str,
     /// Group, version and plural name of the object's API resource.
-    pub resource: Resource,
+    pub(super) resource: Resource,
     /// Kind of the object in explanations; the kind of the resource by default.
-    pub kind: &'static str,
+    pub(super) kind: &'static str,
     /// Namespace of the object; empty for a cluster-scoped one.
-    pub namespace: Text,
+    pub(super) namespace: Text,
     /// Name of the object. If the server generates the name, this field is empty or a name for explanations.
-    pub name: Arc<str>,
+    pub(super) name: Arc<str>,
     /// `metadata.generateName` of an object to create; empty if the request has a full name.
-    pub generate_name: Arc<str>,
+    pub(super) generate_name: Arc<str>,
     /// Subresource, such as `status`; empty for the object itself.
-    pub subresource: &'static str,
+    pub(super) subresource: &'static str,
     /// The object to which the request applies; `None` for any object. A write to an object with another UID is refused. A
     /// read that returns another UID shows that the named object no longer exists.
-    pub precondition: Option<Precondition>,
+    pub(super) precondition: Option<Precondition>,
     /// The relation to the object of the sync. It determines the cache state for which the next sync waits.
-    pub role: ObjectRole,
+    pub(super) role: ObjectRole,
     /// Value of the `Accept` header of a read.
-    pub accept_header: &'static str,
+    pub(super) accept_header: &'static str,
     /// The reason for the request, shown in explanations; may be empty.
-    pub reason: Cow<'static, str>,
+    pub(super) reason: Cow<'static, str>,
 }
 
 impl Request {
@@ -222,6 +222,33 @@ impl Request {
         let verb =
             if let Verb::Patch(_, body) = self.verb { Verb::Patch(PatchFormat::Strategic, body) } else { self.verb };
         Self { verb, ..self }
+    }
+
+    /// Sets the propagation policy of a deletion, such as `Foreground`; by default the server decides.
+    #[must_use]
+    pub fn with_propagation(self, policy: &'static str) -> Self {
+        let verb = if let Verb::Delete(_, grace) = self.verb { Verb::Delete(Some(policy), grace) } else { self.verb };
+        Self { verb, ..self }
+    }
+
+    /// Sets the grace period of a deletion in seconds; by default the grace period of the object.
+    #[must_use]
+    pub fn with_grace_period(self, seconds: i64) -> Self {
+        let verb =
+            if let Verb::Delete(policy, _) = self.verb { Verb::Delete(policy, Some(seconds)) } else { self.verb };
+        Self { verb, ..self }
+    }
+
+    /// Sets the subresource, such as `status` or `scale`; by default the request concerns the object itself.
+    #[must_use]
+    pub fn with_subresource(self, subresource: &'static str) -> Self {
+        Self { subresource, ..self }
+    }
+
+    /// Sets the precondition; `None` for any object.
+    #[must_use]
+    pub fn with_precondition(self, precondition: Option<Precondition>) -> Self {
+        Self { precondition, ..self }
     }
 
     /// Sets the reason that explanations show; empty by default.
@@ -352,7 +379,14 @@ pub struct Refusal {
     /// The class of the error, which determines how a controller continues.
     pub class: RefusalClass,
     /// The server's answer, or the failure of the transport.
-    pub error: api::Error,
+    pub error: Arc<api::Error>,
+}
+
+impl Refusal {
+    /// Whether the object does not exist, or another object has its name.
+    pub fn is_not_found(&self) -> bool {
+        self.class == RefusalClass::NotFound
+    }
 }
 
 impl From<api::Error> for Refusal {
@@ -372,7 +406,7 @@ impl From<api::Error> for Refusal {
         } else {
             RefusalClass::NotWritten
         };
-        Self { class, error }
+        Self { class, error: Arc::new(error) }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     leader::{self, Election, ElectionOutcome},
     metrics::{Counter, Metrics, Stability},
     pace::Pace,
-    runtime::{LoopContext, LoopDefinition, RunningLoop, SharedValues},
+    runtime::{LoopContext, LoopDefinition, LoopParts, RunningLoop, SharedValues},
     second_writer::{SecondWriterWatch, WriteSampler},
     settings::OperatorSettings,
     succession::WriteLog,
@@ -244,6 +244,7 @@ pub fn start_loops(parts: StartParameters) -> RunningLoops {
                 sync_callbacks: parts.sync_callbacks.clone(),
                 write_sampler: sampler.clone(),
                 shared_values: shared.clone(),
+                parts: LoopParts::default(),
             };
             (*definition, context)
         })
@@ -289,7 +290,7 @@ struct LoopStarter {
 impl LoopStarter {
     fn start(&self, definition: &LoopDefinition, context: LoopContext) {
         tracing::debug!(v = 1, logger = definition.name, "Starting controller");
-        let running = (definition.start_loop)(context);
+        let running = (definition.start_loop)(LoopContext { parts: LoopParts::default(), ..context });
         (self.on_loop_started)(definition.name, &running);
         self.loops.lock().push((definition.name, running));
     }

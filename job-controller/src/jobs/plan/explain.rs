@@ -2,14 +2,14 @@
 
 use std::{fmt, time::Duration};
 
-use common::controller::ExplainPlan;
+use common::controller::SyncPlan;
 
 use super::{ControlledPod, Plan, PodScheduling, PodSummary, ScalingDecision, SkipReason, SyncPlan};
 
 /// The maximal number of Pods that an explanation lists by name.
 const MAX_LISTED_PODS: usize = 10;
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         let job = &self.job;
         let wanted = match job.completions {

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use common::controller::ExplainPlan as _;
+use common::controller::SyncPlan as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ pub(crate) mod tainting;
 
 use std::time::Duration;
 
-use common::controller::ExplainPlan;
+use common::controller::SyncPlan;
 
 pub(crate) enum Plan {
     /// Plan for nodes that changed or have reached their deadline.
@@ -15,7 +15,7 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
-    fn as_explain(&self) -> &dyn ExplainPlan {
+    fn as_explain(&self) -> &dyn SyncPlan {
         match self {
             Self::Health(plan) => &**plan,
             Self::Tainting(plan) => plan,
@@ -23,7 +23,7 @@ impl Plan {
     }
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         self.as_explain().situation()
     }

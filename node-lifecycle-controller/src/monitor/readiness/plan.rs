@@ -1,6 +1,6 @@
 //! The plan to mark a Pod as not ready, with its reason.
 
-use common::controller::ExplainPlan;
+use common::controller::SyncPlan;
 
 /// Decision of one sync of a Pod, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(crate) struct Plan {
     pub(crate) reason: &'static str,
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         self.reason.to_owned()
     }

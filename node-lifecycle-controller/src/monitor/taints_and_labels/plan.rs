@@ -1,6 +1,6 @@
 //! The plan for one node: changes of its `NoSchedule` taints and copied labels.
 
-use common::{controller::ExplainPlan, intern::Text};
+use common::{controller::SyncPlan, intern::Text};
 
 use crate::taints::TaintChange;
 
@@ -30,7 +30,7 @@ impl Plan {
     }
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         self.node_description.clone()
     }

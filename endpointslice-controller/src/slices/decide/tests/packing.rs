@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use common::controller::ExplainPlan as _;
+use common::controller::SyncPlan as _;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -94,7 +94,7 @@ pub(crate) fn decide(snapshot: &TaintingSnapshot) -> Plan {
 
 #[cfg(test)]
 mod tests {
-    use common::controller::ExplainPlan as _;
+    use common::controller::SyncPlan as _;
 
     use super::*;
     use crate::{

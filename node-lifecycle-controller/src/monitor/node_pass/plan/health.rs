@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use common::{clock::Instant, controller::ExplainPlan, intern::Text};
+use common::{clock::Instant, controller::SyncPlan, intern::Text};
 
 use crate::{
     disruption::{ClusterDisruption, ZoneState, ZoneStateChange},
@@ -77,7 +77,7 @@ impl Action {
     }
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         let zone = |(zone, change): (&Text, &ZoneStateChange)| {
             let state = if change.state == ZoneState::Initial { "" } else { change.state.as_str() };

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{controller::ExplainPlan, intern::Text};
+use common::{controller::SyncPlan, intern::Text};
 
 use crate::{
     flags::NODE_TAINT_MAX_SHARE,
@@ -42,7 +42,7 @@ pub(crate) struct Plan {
     pub(crate) next_pass_after: Option<Duration>,
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         let alarm = self.alarm_message.as_ref().map_or_else(String::new, |alarm| format!("; {alarm}"));
         format!("{} nodes wait for a NoExecute taint{alarm}", self.waiting_node_count)
