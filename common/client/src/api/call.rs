@@ -49,6 +49,19 @@ impl<'a> Call<'a> {
         Self::write(Method::PATCH, target, kind.content_type(), body)
     }
 
+    /// Prepares a server-side apply of a JSON body, in which `field_manager` owns every field. Conflicts with other managers are
+    /// resolved in favour of `field_manager`.
+    pub fn apply(target: RequestTarget<'a>, field_manager: &str, body: Bytes) -> Self {
+        let path = with_query(target.path(), &format!("fieldManager={field_manager}&force=true"));
+        Self { path, ..Self::write(Method::PATCH, target, "application/apply-patch+yaml", body) }
+    }
+
+    /// Prepares the deletion of all objects of a collection that match `query`, which must be encoded already.
+    pub fn delete_collection(target: RequestTarget<'a>, query: &str) -> Self {
+        let path = with_query(target.path(), query);
+        Self { path, body: None, ..Self::write(Method::DELETE, target, "application/json", Bytes::new()) }
+    }
+
     /// Prepares the deletion of an object, with `options` as the body of the request.
     ///
     /// # Errors

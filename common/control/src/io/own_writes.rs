@@ -52,11 +52,11 @@ fn change_after_sending(request: &Request) -> Option<LedgerChange> {
 /// Returns the change of the ledger after a granted request. `is_same` means that the answer has the precondition's UID.
 fn change_after_grant(request: &Request, is_same: bool) -> Option<LedgerChange> {
     match (&request.verb, request.role) {
-        (Verb::Get | Verb::List(_), _) if !is_same => Some(AwaitOwnerGone),
+        (Verb::Get | Verb::GetPath(_) | Verb::List(_), _) if !is_same => Some(AwaitOwnerGone),
         (Verb::Create(_), ObjectRole::Child) | (Verb::Patch(..), ObjectRole::AdoptedChild) => Some(AwaitChild),
         (Verb::Create(_), ObjectRole::SyncedObject | ObjectRole::AwaitedObject)
         | (
-            Verb::Patch(..) | Verb::Replace(_),
+            Verb::Patch(..) | Verb::Replace(_) | Verb::Apply(..),
             ObjectRole::Child | ObjectRole::SyncedObject | ObjectRole::AwaitedObject,
         ) => Some(AwaitVersion),
         (Verb::Delete(..), ObjectRole::AwaitedObject) => Some(AwaitDeletion),

@@ -19,6 +19,8 @@ use crate::{
 pub enum Verb {
     /// Reads an object.
     Get,
+    /// Reads this path, which may have a query.
+    GetPath(String),
     /// Lists the objects of a namespace that match this query.
     List(String),
     /// Creates the object in the body.
@@ -27,37 +29,43 @@ pub enum Verb {
     Patch(PatchFormat, RequestBody),
     /// Replaces an object. The body contains its `resourceVersion`.
     Replace(RequestBody),
+    /// Creates the object, or changes the fields in the body, as this field manager.
+    Apply(&'static str, RequestBody),
     /// Deletes an object, with a propagation policy and a grace period in seconds.
     Delete(Option<&'static str>, Option<i64>),
+    /// Deletes the objects of a namespace that match this query.
+    DeleteCollection(String),
 }
 
 impl Verb {
     /// Returns the verb for explanations, such as `delete`.
     pub fn as_str(&self) -> &'static str {
         match self {
-            Self::Get => "read",
+            Self::Get | Self::GetPath(_) => "read",
             Self::List(_) => "list",
             Self::Create(_) => "create",
             Self::Patch(..) => "patch",
             Self::Replace(_) => "replace",
+            Self::Apply(..) => "apply",
             Self::Delete(..) => "delete",
+            Self::DeleteCollection(_) => "delete all",
         }
     }
 
     /// Returns the HTTP method, such as `PATCH`.
     pub fn http_method(&self) -> &'static str {
         match self {
-            Self::Get | Self::List(_) => "GET",
+            Self::Get | Self::GetPath(_) | Self::List(_) => "GET",
             Self::Create(_) => "POST",
-            Self::Patch(..) => "PATCH",
+            Self::Patch(..) | Self::Apply(..) => "PATCH",
             Self::Replace(_) => "PUT",
-            Self::Delete(..) => "DELETE",
+            Self::Delete(..) | Self::DeleteCollection(_) => "DELETE",
         }
     }
 
     /// Whether the operation may change the cluster. Reads and lists do not.
     pub fn is_write(&self) -> bool {
-        !matches!(self, Self::Get | Self::List(_))
+        !matches!(self, Self::Get | Self::GetPath(_) | Self::List(_))
     }
 }
 
@@ -180,6 +188,30 @@ impl Request {
         Self { accept_header: informer::ACCEPT_METADATA, ..Self::get(resource, namespace, name) }
     }
 
+    /// Creates a request that reads a path of an aggregated API, such as a metric. `path` begins with a slash and must be encoded
+    /// already. `resource` and `name` appear in explanations only.
+    pub fn get_path(path: String, resource: Resource, name: &Arc<str>) -> Self {
+        Self::new(Verb::GetPath(path), resource, &Text::default(), name)
+    }
+
+    /// Creates a request that applies the fields in `body`, which name the object, as `field_manager`, and takes them from other
+    /// managers. The object is created if it does not exist.
+    pub fn apply(
+        resource: Resource,
+        namespace: &Text,
+        name: &Arc<str>,
+        field_manager: &'static str,
+        body: RequestBody,
+    ) -> Self {
+        Self::new(Verb::Apply(field_manager, body), resource, namespace, name)
+    }
+
+    /// Creates a request that deletes all objects of a namespace that match a query, such as `labelSelector=app%3Dweb`; an empty
+    /// query matches all objects. The answer does not tell which objects were deleted, so the next sync does not wait for them.
+    pub fn delete_collection(resource: Resource, namespace: &Text, query: String) -> Self {
+        Self::new(Verb::DeleteCollection(query), resource, namespace, &Arc::default())
+    }
+
     /// Creates a request that creates a child of the sync's object.
     pub fn create(resource: Resource, namespace: &Text, name: &Arc<str>, body: RequestBody) -> Self {
         Self { role: ObjectRole::Child, ..Self::new(Verb::Create(body), resource, namespace, name) }
@@ -289,13 +321,18 @@ impl Request {
     /// # Errors
     /// If the body cannot be encoded. Nothing is sent then.
     pub(super) fn to_api_call(&self, precondition: Option<Precondition>) -> Result<Call<'_>, api::Error> {
-        let name = if matches!(self.verb, Verb::Create(_)) { "" } else { &*self.name };
+        // The name of a new object is in the body. A subresource is created below its object.
+        let is_new_object = matches!(self.verb, Verb::Create(_)) && self.subresource.is_empty();
+        let name = if is_new_object { "" } else { &*self.name };
         let target =
             RequestTarget { resource: self.resource, namespace: &self.namespace, name, subresource: self.subresource };
         let unsent = |error: String| api::Error::Unsent(format!("the body of the request cannot be encoded: {error}"));
         let encoded = |body: &RequestBody| body.0.clone().map_err(unsent);
         Ok(match &self.verb {
             Verb::Get => Call::get(target.path(), self.accept_header),
+            Verb::GetPath(path) => Call::get(path.clone(), self.accept_header),
+            Verb::Apply(field_manager, body) => Call::apply(target, field_manager, encoded(body)?),
+            Verb::DeleteCollection(query) => Call::delete_collection(target, query),
             Verb::List(query) => Call::list(self.resource, &self.namespace, query, informer::ACCEPT_JSON),
             Verb::Create(body) => Call::create(target, encoded(body)?),
             Verb::Replace(body) => Call::replace(target, encoded(body)?),

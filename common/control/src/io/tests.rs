@@ -40,6 +40,8 @@ struct ScriptedWorld {
     keeper: WriteGateKeeper,
     ledger: Ledger,
     requests: Arc<Mutex<Vec<(String, Value)>>>,
+    /// Path, query and content type of each request.
+    targets: Arc<Mutex<Vec<String>>>,
     events: Arc<Mutex<Vec<String>>>,
     memory: Memory,
     ends: Arc<Mutex<bool>>,
@@ -48,10 +50,13 @@ struct ScriptedWorld {
 fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'static) -> ScriptedWorld {
     let script: Arc<AnswerScript> = Arc::new(script);
     let requests: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
-    let seen = Arc::clone(&requests);
+    let targets: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (seen, addressed) = (Arc::clone(&requests), Arc::clone(&targets));
     let service = tower::service_fn(move |request: HttpRequest<kube::client::Body>| {
-        let (script, seen) = (Arc::clone(&script), Arc::clone(&seen));
+        let (script, seen, addressed) = (Arc::clone(&script), Arc::clone(&seen), Arc::clone(&addressed));
         async move {
+            let content_type = request.headers().get("content-type").and_then(|value| value.to_str().ok());
+            addressed.lock().push(format!("{} {}", request.uri(), content_type.unwrap_or_default()));
             let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
             let name = path.rsplit('/').next().unwrap_or_default().to_owned();
             let bytes = request.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
@@ -82,7 +87,7 @@ fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'st
         sync_callbacks: None,
         is_shutting_down: Arc::new(move || *ended.lock()),
     };
-    ScriptedWorld { executor, keeper, ledger, requests, events, memory: Mutex::default(), ends }
+    ScriptedWorld { executor, keeper, ledger, requests, targets, events, memory: Mutex::default(), ends }
 }
 
 impl SyncSubject for ScriptedWorld {
@@ -563,4 +568,40 @@ async fn a_sync_that_awaits_anything_but_io_is_a_bug() {
         Ok(Requeue::AfterPlannedDelay)
     };
     let _ = world.run(foreign).await;
+}
+
+/// Sends each kind of request that addresses no single object with a path of its resource.
+async fn addresses(io: Io<'_, Memory>) -> Result<Requeue, SyncError> {
+    let (shop, web) = (&"shop".into(), &Arc::from("web"));
+    let body = || io.encode_body(|| json!({"kind": "Pod"}));
+    for request in [
+        Request::delete_collection(PODS, shop, "labelSelector=app%3Dweb".to_owned()),
+        Request::apply(PODS, shop, web, "my-loop", body()),
+        Request::create(PODS, shop, web, body()).with_subresource("eviction"),
+        Request::get(SETS, shop, web).with_subresource("scale"),
+        Request::get_path("/apis/metrics.k8s.io/v1beta1/pods?limit=5".to_owned(), PODS, web),
+    ] {
+        io.send(request).await.map_err(|refusal| SyncError::from_refusal("", &refusal))?;
+    }
+    Ok(Requeue::AfterPlannedDelay)
+}
+
+#[tokio::test(start_paused = true)]
+async fn collections_subresources_and_paths_are_addressed() {
+    let world = world(granting);
+    let (outcome, account) = world.run(addresses).await;
+    outcome.unwrap();
+    let wanted = ["delete all 1 Pod", "apply Pod web", "create Pod web", "read ReplicaSet web", "read Pod web"];
+    assert_eq!(account, wanted);
+    let pods = "/api/v1/namespaces/shop/pods";
+    assert_eq!(
+        *world.targets.lock(),
+        [
+            format!("{pods}?labelSelector=app%3Dweb "),
+            format!("{pods}/web?fieldManager=my-loop&force=true application/apply-patch+yaml"),
+            format!("{pods}/web/eviction?fieldManager=kube-controller-manager application/json"),
+            "/apis/apps/v1/namespaces/shop/replicasets/web/scale ".to_owned(),
+            "/apis/metrics.k8s.io/v1beta1/pods?limit=5 ".to_owned(),
+        ]
+    );
 }
