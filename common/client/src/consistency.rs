@@ -235,7 +235,6 @@ pub enum ReadError {
 /// #     const RESOURCE: nonet_objects::object::Resource = nonet_objects::pods::PODS;
 /// #     type Indexes = ();
 /// #     fn meta(&self) -> &nonet_objects::meta::Meta { &self.metadata }
-/// #     fn meta_mut(&mut self) -> &mut nonet_objects::meta::Meta { &mut self.metadata }
 /// # }
 /// # let at_version = |version: &str| {
 /// #     let json = serde_json::json!({"metadata": {"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": version}});
