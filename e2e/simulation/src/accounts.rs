@@ -179,7 +179,6 @@ impl SyncCallbacks for Observer {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
 
     use common::{
         io::{self, Io, Request, RequestBody, Requeue},
@@ -195,7 +194,7 @@ mod tests {
 
     /// The account of a sync that sends these requests, one after the other.
     fn forecast(requests: Vec<Request>) -> RequestAccount {
-        let sync = async |io: Io<'_, Infallible>| {
+        let sync = async |io: Io<'_, ()>| {
             for request in requests {
                 let _ = io.send(request).await;
             }
