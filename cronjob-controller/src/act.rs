@@ -4,40 +4,27 @@
 //! prevents the record, the next sync finds the name taken and records the Job. The status is written with the effects of all
 //! completed steps, even if a later step fails.
 
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc};
 
-use common::{conditions::seconds, io::{Verb, self}, prelude::*};
-use jiff::{SignedDuration, Timestamp};
+use common::{conditions::seconds, prelude::*};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
+    CronJobController,
     decide::{decide, runs::run_of_existing_job},
     objects::{CRON_JOBS, CronJob, CronJobStatus, JOBS, Job, JobReference},
     plan::{Action, DeletionReason, LiveRead, Plan, PlannedEvent},
     snapshot::Snapshot,
 };
 
-/// A change of the metrics, or of the controller's memory, that a sync asks for.
-#[derive(Debug)]
-pub enum CronJobNote {
-    /// A Job was created; the value is its delay after the scheduled time.
-    JobCreated(SignedDuration),
-    /// A Job that an earlier sync created was recorded; the value is the version at which the Job was read live.
-    JobRecorded(ResourceVersion),
-}
-
-impl io::MemoryNote for CronJobNote {
-    type Query = ();
-    type NewState = ();
-}
-
-type Io<'r> = io::Io<'r, CronJobNote>;
+type Io<'r> = common::io::Io<'r, CronJobController>;
 
 /// The status to write, with the effects of the steps taken so far.
-struct PendingStatus {
-    status: CronJobStatus,
+pub(crate) struct PendingStatus {
+    pub(crate) status: CronJobStatus,
     /// Whether `status` differs from the status on the server.
-    is_changed: bool,
+    pub(crate) is_changed: bool,
 }
 
 impl PendingStatus {
@@ -52,39 +39,34 @@ impl PendingStatus {
     }
 }
 
-/// Sends the requests of a plan, and returns the time of the next sync. After live reads, decides again with their results.
-pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
+/// Reads the objects live that the plan asks for, and decides again with the results; `None` if the CronJob no longer exists.
+pub(crate) async fn read_live<'a>(
+    snapshot: &'a Snapshot,
+    plan: &'a Plan,
+    io: Io<'_>,
+) -> Result<Option<(Cow<'a, Snapshot>, Cow<'a, Plan>)>, SyncError> {
     let mut snapshot = Cow::Borrowed(snapshot);
     let mut plan = Cow::Borrowed(plan);
     // Each object is read live at most once, so the loop ends.
     while !plan.live_reads.is_empty() {
-        for question in &plan.live_reads {
-            match question {
+        for live_read in &plan.live_reads {
+            match live_read {
                 LiveRead::CronJob => {
-                    let live = read_cron_job(&snapshot.cron_job, question.reason_text(), io).await?;
-                    let Some(live) = live else { return Ok(Requeue::AfterPlannedDelay) };
+                    let cron_job = read_cron_job(&snapshot.cron_job, live_read.reason_text(), io).await?;
+                    let Some(cron_job) = cron_job else { return Ok(None) };
                     let snapshot = snapshot.to_mut();
-                    snapshot.cron_job = live;
+                    snapshot.cron_job = cron_job;
                     snapshot.was_cron_job_read_live = true;
                 }
                 LiveRead::Job(name) => {
-                    let found = read_job(&snapshot, name, question.reason_text(), io).await?;
-                    snapshot.to_mut().jobs_read_live.insert(name.clone(), found);
+                    let job = read_job(&snapshot, name, live_read.reason_text(), io).await?;
+                    snapshot.to_mut().jobs_read_live.insert(name.clone(), job);
                 }
             }
         }
         plan = Cow::Owned(decide(&snapshot));
     }
-
-    let mut record = PendingStatus { status: plan.status.clone(), is_changed: plan.is_status_changed };
-    let taken = take_actions(&snapshot, &plan, &mut record, io).await;
-    if record.is_changed {
-        write_status(&snapshot.cron_job.metadata, &record.status, plan.describe_status_changes(), io).await?;
-    }
-    taken?;
-    // Live reads and requests take time, but the delay counts from the time of the snapshot.
-    let elapsed = Duration::try_from(io.now().duration_since(snapshot.now)).unwrap_or_default();
-    Ok(plan.requeue_after.map_or(Requeue::AfterPlannedDelay, |delay| Requeue::After(delay.saturating_sub(elapsed))))
+    Ok(Some((snapshot, plan)))
 }
 
 /// Reads the CronJob live; `None` if it was deleted, or replaced by a CronJob with another UID. The sync then ends.
@@ -130,7 +112,7 @@ async fn read_job(
 }
 
 /// Takes the steps of a plan. Stops at the first failure of a step that later steps depend on.
-async fn take_actions(
+pub(crate) async fn take_actions(
     snapshot: &Snapshot,
     plan: &Plan,
     record: &mut PendingStatus,
@@ -150,8 +132,7 @@ async fn take_actions(
                     resource_version: version.unwrap_or_default(),
                     ..Meta::default()
                 };
-                let verb = Verb::Delete(Some("Background"), None);
-                let request = Request { verb, ..Request::delete(JOBS, &job) };
+                let request = Request::delete(JOBS, &job).with_propagation("Background");
                 match io.send(request.with_precondition_version(*version).with_reason(reason.as_str())).await {
                     Ok(_) => emit(io, PlannedEvent::normal("SuccessfulDelete", format!("Deleted job {name}"))),
                     Err(refusal) if refusal.error.is_not_found() => {}
@@ -202,7 +183,9 @@ async fn create_job(
         Ok(created) => {
             let created = created.unwrap_or_default();
             if let Some(time) = created.creation_timestamp {
-                io.apply_memory_note(CronJobNote::JobCreated(time.duration_since(scheduled)));
+                io.update_memory(|controller| {
+                    controller.creation_skew.observe(time.duration_since(scheduled).as_secs_f64());
+                });
             }
             emit(io, PlannedEvent::normal("SuccessfulCreate", format!("Created job {name}")));
             record.add_run(&created, scheduled);
@@ -214,7 +197,10 @@ async fn create_job(
                 existing.map_err(|refusal| SyncError::from_refusal(&format!("cannot read Job {name}"), &refusal))?;
             let with_run = existing.and_then(|job| Some((run_of_existing_job(snapshot, &job, scheduled)?, job)));
             if let Some((run, job)) = with_run {
-                io.apply_memory_note(CronJobNote::JobRecorded(job.metadata.resource_version));
+                io.update_memory(|controller| {
+                    let cron_job = &snapshot.cron_job.metadata.uid;
+                    controller.ledger.record_write(cron_job, JOBS, job.metadata.resource_version);
+                });
                 record.add_run(&job.metadata, run);
             } else {
                 let taken = format_args!("the name {name} is taken by a Job that is not a run of this CronJob");
@@ -233,7 +219,12 @@ async fn create_job(
     }
 }
 
-async fn write_status(cron: &Meta, status: &CronJobStatus, why: String, io: Io<'_>) -> Result<(), SyncError> {
+pub(crate) async fn write_status(
+    cron: &Meta,
+    status: &CronJobStatus,
+    why: String,
+    io: Io<'_>,
+) -> Result<(), SyncError> {
     let time = |at: Option<Timestamp>| at.map(seconds::format_rfc3339);
     let body = io.encode_body(|| {
         json!({"status": {

@@ -45,19 +45,25 @@ pub mod snapshot;
 
 mod act;
 mod metrics;
-mod observe;
 mod watch;
 #[cfg(test)]
 mod world;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use common::{app::ProgramDefinition, controller::Observation, metrics::Histogram, prelude::*, second_writer::OwnedWrites, settings::{EXPECTATIONS_TIMEOUT, Tunable, WorkersFlag}};
+use common::{
+    app::ProgramDefinition,
+    metrics::Histogram,
+    prelude::*,
+    refs,
+    second_writer::OwnedWrites,
+    settings::{EXPECTATIONS_TIMEOUT, Tunable, WorkersFlag},
+};
 use jiff::Timestamp;
 
 use crate::{
-    act::CronJobNote,
-    objects::{CRON_JOBS, CronJob, JOBS, Job},
+    act::PendingStatus,
+    objects::{CRON_JOBS, CronJob, Job},
     plan::Plan,
     snapshot::Snapshot,
     watch::EventHandlers,
@@ -92,14 +98,14 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
 
 /// Caches and memory of the loop that syncs CronJobs.
 pub struct CronJobController {
-    crons: Informer<CronJob>,
-    jobs: Informer<Job>,
+    cron_jobs: Arc<Store<CronJob>>,
+    jobs: Arc<Store<Job>>,
     ledger: Ledger,
     creation_skew: Histogram,
 }
 
 fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
-    let queue = context.new_queue("cronjob", BackoffSettings::default());
+    let queue = context.new_queue("cronjob");
     let workers = context.settings.worker_count(&CONCURRENT_CRON_JOB_SYNCS);
     let controller = CronJobController::new(context.clone(), queue.clone());
     Loop::start(CRON_JOB.name, context, Arc::new(controller), queue, workers)
@@ -108,18 +114,18 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
 impl CronJobController {
     /// Starts the informers; their handlers add keys to `queue`.
     pub fn new(context: LoopContext, queue: Queue<NamespacedName>) -> Self {
-        let ledger = context.new_ledger();
-        let crons: Arc<Store<CronJob>> = Arc::default();
+        let ledger = context.ledger();
+        let cron_jobs: Arc<Store<CronJob>> = Arc::default();
         let watch = Arc::new(EventHandlers {
-            queue: queue.clone(),
-            cron_jobs: Arc::clone(&crons),
+            queue,
+            cron_jobs: Arc::clone(&cron_jobs),
             ledger: ledger.clone(),
             clock: context.clock.clone(),
             recorder: context.recorder.clone(),
         });
-        let crons = context.start_informer(crons, handler_from_method(&watch, EventHandlers::on_cron_job_event));
+        context.start_informer(Arc::clone(&cron_jobs), handler_from_method(&watch, EventHandlers::on_cron_job_event));
         let jobs = context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_job_event));
-        Self { crons, jobs, ledger, creation_skew: metrics::register_job_creation_skew(&context.metrics) }
+        Self { cron_jobs, jobs, ledger, creation_skew: metrics::register_job_creation_skew(&context.metrics) }
     }
 }
 
@@ -127,47 +133,114 @@ impl Controller for CronJobController {
     type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = CronJobNote;
 
-    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
-        self.observe(key, now)
+    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Snapshot, NoSnapshot> {
+        let (cron_job, _) = self.ledger.read(&self.cron_jobs, key, WaitPolicy::AllWrites, |_| HashSet::default())?;
+        let is_ours =
+            |owner: &OwnerRef| refs::resolve_owner(owner, CRON_JOBS.kind, |_| Some(cron_job.clone())).is_some();
+        let mut jobs = self.jobs.list_by_index(ByController, &IndexValue::for_controller(&cron_job.metadata))?;
+        jobs.retain(|job| job.metadata.namespace == key.namespace && job.metadata.controller().is_some_and(is_ours));
+        jobs.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        let owner = Owner::new(CRON_JOBS, &cron_job.metadata);
+        Ok(Snapshot { cron_job, owner, was_cron_job_read_live: false, jobs, jobs_read_live: BTreeMap::new(), now })
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, CronJobNote>) -> Result<Requeue, SyncError> {
-        act::act(snapshot, plan, io).await
-    }
-
-    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
-        let meta = &snapshot.cron_job.metadata;
-        (InvolvedObject::new(CRON_JOBS, meta), meta.uid.clone())
-    }
-
-    fn apply_memory_note(&self, snapshot: &Snapshot, note: CronJobNote) {
-        match note {
-            CronJobNote::JobCreated(skew) => self.creation_skew.observe(skew.as_secs_f64()),
-            CronJobNote::JobRecorded(version) => {
-                self.ledger.record_write(&snapshot.cron_job.metadata.uid, JOBS, version);
-            }
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Self>) -> Result<Requeue, SyncError> {
+        let Some((snapshot, plan)) = act::read_live(snapshot, plan, io).await? else {
+            return Ok(Requeue::AfterPlannedDelay);
+        };
+        let mut status = PendingStatus { status: plan.status.clone(), is_changed: plan.is_status_changed };
+        let taken = act::take_actions(&snapshot, &plan, &mut status, io).await;
+        if status.is_changed {
+            let reason = plan.describe_status_changes();
+            act::write_status(&snapshot.cron_job.metadata, &status.status, reason, io).await?;
         }
+        taken?;
+        // Live reads and requests take time, but the delay counts from the time of the snapshot.
+        let elapsed = Duration::try_from(io.now().duration_since(snapshot.now)).unwrap_or_default();
+        Ok(plan.requeue_after.map_or(Requeue::AfterPlannedDelay, |delay| Requeue::After(delay.saturating_sub(elapsed))))
+    }
+
+    fn object(snapshot: &Snapshot) -> InvolvedObject {
+        InvolvedObject::new(CRON_JOBS, &snapshot.cron_job.metadata)
     }
 
     /// Drops the ledger record of a CronJob that was deleted during the sync, because no later event would drop the record.
     fn after_sync(&self, snapshot: &Snapshot) {
-        let cron = &snapshot.cron_job.metadata;
-        if !self.crons.store().contains_object(cron) {
-            self.ledger.forget_owner(&cron.uid);
+        let cron_job = &snapshot.cron_job.metadata;
+        if !self.cron_jobs.contains_object(cron_job) {
+            self.ledger.forget_owner(&cron_job.uid);
         }
     }
+}
 
-    fn ledger(&self) -> Option<&Ledger> {
-        Some(&self.ledger)
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use common::{
+        api::Api,
+        gate::closed_write_gate,
+        metrics::Metrics,
+        prelude::*,
+        runtime::{LoopParts, SharedValues},
+        settings::OperatorSettings,
+        store::CacheEntry,
+    };
+    use sandbox::Sandbox;
+    use serde_json::json;
+
+    use super::*;
+    use crate::objects::CronJob;
+
+    /// Returns a controller whose informers receive nothing, because its tests never wait.
+    fn controller(clock: &Clock) -> CronJobController {
+        let (_, gate) = closed_write_gate(clock.clone());
+        let client = Sandbox::builder().clock(clock.clone()).build().client("test");
+        let context = LoopContext {
+            api: Api::new(client, clock.clone(), gate.clone(), "test"),
+            recorder: EventRecorder::discarding_events("test", clock.clone()),
+            settings: Arc::new(OperatorSettings::new()),
+            metrics: Metrics::new(),
+            sync_callbacks: None,
+            write_sampler: None,
+            shared_values: SharedValues::default(),
+            parts: LoopParts::default(),
+            clock: clock.clone(),
+            write_gate: gate,
+        };
+        CronJobController::new(context, Queue::new(clock.clone(), BackoffSettings::default(), None))
     }
 
-    fn informers(&self) -> Vec<&dyn AnyInformer> {
-        vec![&self.crons, &self.jobs]
+    fn cron_job(version: u64) -> CacheEntry<CronJob> {
+        let cron = json!({"metadata": {"namespace": "shop", "name": "report", "uid": "u", "resourceVersion": version.to_string()},
+            "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {"spec": {}}}}}});
+        CacheEntry::Decoded(Arc::new(serde_json::from_value(cron).unwrap()))
+    }
+
+    /// With several threads, the cache may receive a write of this controller at any moment of `observe`.
+    #[tokio::test(start_paused = true)]
+    async fn a_snapshot_holds_each_write_that_the_ledger_takes_for_seen() {
+        let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 1);
+        let controller = controller(&clock);
+        let key = NamespacedName::new("shop", "report");
+        controller.cron_jobs.put_entry(cron_job(1), &mut Vec::new());
+        for number in 2..3000 {
+            let (written, version) = (cron_job(number), ResourceVersion::parse(&number.to_string()));
+            controller.ledger.record_write(&Uid::new("u"), CRON_JOBS, version);
+            std::thread::scope(|scope| {
+                scope.spawn(|| controller.cron_jobs.put_entry(written, &mut Vec::new()));
+                let snapshot = loop {
+                    if let Ok(snapshot) = controller.observe(&key, clock.now()) {
+                        break snapshot;
+                    }
+                };
+                assert_eq!(snapshot.cron_job.metadata.resource_version, version);
+            });
+        }
     }
 }
