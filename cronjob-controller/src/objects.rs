@@ -14,10 +14,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// API resource of CronJobs, for requests and owner references.
-pub const CRON_JOBS: Resource =
-    Resource { group: "batch", version: "v1", plural: "cronjobs", kind: "CronJob", is_namespaced: true };
+pub const CRON_JOBS: Resource = Resource::namespaced("batch", "v1", "cronjobs", "CronJob");
 /// API resource of Jobs, for requests and references in `status.active`.
-pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", is_namespaced: true };
+pub const JOBS: Resource = Resource::namespaced("batch", "v1", "jobs", "Job");
 
 /// Annotation of a Job with its scheduled time in RFC 3339.
 pub const CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
@@ -133,7 +132,7 @@ impl JobReference {
     /// Returns a reference to a Job, with the version in `job`.
     pub fn from_job(job: &Meta) -> Self {
         Self {
-            kind: Text::new(JOBS.kind),
+            kind: Text::new(JOBS.kind()),
             namespace: job.namespace.clone(),
             name: Text::new(&job.name),
             uid: job.uid.clone(),
@@ -268,7 +267,7 @@ impl Object for Job {
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::JOB);
     /// Jobs of other controllers are not cached.
     const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
-        Some(|head| head.controller_kind() == Some(CRON_JOBS.kind));
+        Some(|head| head.controller_kind() == Some(CRON_JOBS.kind()));
 
     fn meta(&self) -> &Meta {
         &self.metadata

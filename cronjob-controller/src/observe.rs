@@ -31,7 +31,8 @@ impl CronJobController {
             // The ledger was checked for a deleted CronJob, which a new CronJob of the same name has replaced.
             return self.observe(key, now);
         }
-        let ours = |owner: &common::meta::OwnerRef| refs::resolve_owner(owner, CRON_JOBS.kind, |_| Some(cron.clone()));
+        let ours =
+            |owner: &common::meta::OwnerRef| refs::resolve_owner(owner, CRON_JOBS.kind(), |_| Some(cron.clone()));
         let mut jobs = self.jobs.store().list_by_index(ByController, &IndexValue::for_controller(&cron.metadata))?;
         jobs.retain(|job| {
             job.metadata.namespace == key.namespace && job.metadata.controller().and_then(ours).is_some()

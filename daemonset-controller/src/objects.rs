@@ -31,8 +31,7 @@ pub type SharedPod = Arc<CachedPod>;
 pub type SharedRevision = Arc<ControllerRevision>;
 
 /// The resource `daemonsets`, for requests, informers and owner references.
-pub const DAEMON_SETS: Resource =
-    Resource { group: "apps", version: "v1", plural: "daemonsets", kind: "DaemonSet", is_namespaced: true };
+pub const DAEMON_SETS: Resource = Resource::namespaced("apps", "v1", "daemonsets", "DaemonSet");
 
 /// Label of Pods and revisions with the hash of the revision. The watch of Pods selects this label.
 pub const REVISION_HASH_LABEL: &str = "controller-revision-hash";
@@ -75,7 +74,7 @@ impl Object for ControllerRevision {
 
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::CONTROLLER_REVISION);
     const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
-        Some(|head| head.controller_kind().is_none_or(|kind| kind == DAEMON_SETS.kind));
+        Some(|head| head.controller_kind().is_none_or(|kind| kind == DAEMON_SETS.kind()));
 
     fn meta(&self) -> &Meta {
         &self.0.meta

@@ -97,7 +97,7 @@ impl EventHandlers {
     /// Enqueues the DaemonSet of a revision, as for Pods. The creation of a revision with a controller enqueues the DaemonSet
     /// only if its next sync waits to see a revision that this process wrote.
     pub(crate) fn on_revision(&self, event: &CacheEvent<ControllerRevision>, origin: ChangeOrigin) {
-        let is_expected = |owner: &OwnerRef| self.ledger.may_have_unseen_write(&owner.uid, CONTROLLER_REVISIONS);
+        let is_expected = |owner: &OwnerRef| self.ledger.may_have_unseen_write(&owner.uid, &CONTROLLER_REVISIONS);
         let is_unexpected = match event {
             CacheEvent::Added(revision) if !revision.meta.is_deleting() => {
                 revision.meta.controller().is_some_and(|owner| !is_expected(owner))

@@ -21,11 +21,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// API group, version, plural and kind of Deployments.
-pub const DEPLOYMENTS: Resource =
-    Resource { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", is_namespaced: true };
+pub const DEPLOYMENTS: Resource = Resource::namespaced("apps", "v1", "deployments", "Deployment");
 /// API group, version, plural and kind of ReplicaSets.
-pub const REPLICA_SETS: Resource =
-    Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
+pub const REPLICA_SETS: Resource = Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet");
 
 /// Annotation with the revision of a ReplicaSet; on a Deployment, the revision of its new ReplicaSet.
 pub const REVISION_ANNOTATION: &str = "deployment.kubernetes.io/revision";
@@ -397,7 +395,7 @@ impl Object for Pod {
 
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
     const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
-        Some(|head| head.controller_kind() == Some(REPLICA_SETS.kind));
+        Some(|head| head.controller_kind() == Some(REPLICA_SETS.kind()));
 
     fn meta(&self) -> &Meta {
         &self.metadata

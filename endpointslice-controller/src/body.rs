@@ -38,7 +38,7 @@ impl<'a> NewSliceBody<'a> {
         annotations.extend(shared.trigger_time.as_deref().map(|time| (TRIGGER_TIME_ANNOTATION, time)));
         Self {
             api_version: ENDPOINT_SLICES.api_version(),
-            kind: ENDPOINT_SLICES.kind,
+            kind: "EndpointSlice",
             metadata: NewMeta {
                 generate_name: &shared.generate_name,
                 namespace: &shared.namespace,

@@ -1,6 +1,6 @@
 //! Discovery: the resources that the API server serves.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use common::{
     api::{Api, Error},
@@ -8,7 +8,6 @@ use common::{
     map::HashMap,
     object::Resource,
 };
-use parking_lot::Mutex;
 use serde::Deserialize;
 
 use crate::graph::Kind;
@@ -77,20 +76,6 @@ struct FoundKind {
     kind: String,
 }
 
-/// Returns the same text with a static lifetime.
-///
-/// Resource names come from a small set that recurs in every discovery, so each name is leaked only once.
-fn leak_once(text: &str) -> &'static str {
-    static ALL: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
-    let mut all = ALL.lock();
-    if let Some(known) = all.get(text) {
-        return known;
-    }
-    let kept: &'static str = Box::leak(Box::from(text));
-    all.insert(text.to_owned(), kept);
-    kept
-}
-
 impl DiscoveredResources {
     /// Reads the discovery documents of the server.
     ///
@@ -133,14 +118,14 @@ impl DiscoveredResources {
     /// Adds a discovered resource. A resource is collected only in the first version of its group that contains it; `preferred`
     /// holds the names of the resources in the versions that the server lists before `version`.
     fn found(&mut self, group: &str, version: &str, found: &Found, preferred: &mut BTreeSet<String>) {
-        let resource = Resource {
-            group: leak_once(group),
-            version: leak_once(version),
-            plural: leak_once(&found.resource),
-            kind: leak_once(&found.response_kind.kind),
-            is_namespaced: found.scope == "Namespaced",
-        };
-        self.add_kind(resource);
+        let resource = Resource::discovered(
+            group,
+            version,
+            &found.resource,
+            &found.response_kind.kind,
+            found.scope == "Namespaced",
+        );
+        self.add_kind(&resource);
         let first = preferred.insert(found.resource.clone());
         let collected = REQUIRED_VERBS.iter().all(|verb| found.verbs.iter().any(|v| v == verb));
         if first && collected && !IGNORED_RESOURCES.contains(&(group, &*found.resource)) {
@@ -149,14 +134,14 @@ impl DiscoveredResources {
     }
 
     /// Maps a kind to its resource. An exact name has precedence over an equal lower-case name of another kind.
-    fn add_kind(&mut self, resource: Resource) {
+    fn add_kind(&mut self, resource: &Resource) {
         let api_version = Text::new(&resource.api_version());
         let named = |kind: &str| Kind { api_version: api_version.clone(), kind: Text::new(kind) };
-        let known = self.resource_by_kind.entry(named(resource.kind)).or_insert(resource);
-        if known.kind != resource.kind {
-            *known = resource;
+        let known = self.resource_by_kind.entry(named(resource.kind())).or_insert_with(|| resource.clone());
+        if known.kind() != resource.kind() {
+            *known = resource.clone();
         }
-        self.resource_by_kind.entry(named(&resource.kind.to_lowercase())).or_insert(resource);
+        self.resource_by_kind.entry(named(&resource.kind().to_lowercase())).or_insert_with(|| resource.clone());
     }
 }
 

@@ -73,7 +73,7 @@ struct WatchedResources {
     served: DiscoveredResources,
     monitors: BTreeMap<Resource, Monitor>,
     /// The resource, with the watched version, by group and plural.
-    by_name: BTreeMap<(&'static str, &'static str), Resource>,
+    by_name: BTreeMap<String, BTreeMap<String, Resource>>,
 }
 
 /// All monitors of the process, and the result of the last successful discovery.
@@ -198,47 +198,55 @@ impl Monitors {
     /// Starts and stops monitors so that they match the discovered resources. Returns whether the monitors changed.
     fn follow(&self, mut served: DiscoveredResources, firsts: &mut InitialLists) -> bool {
         let mut stopped = Vec::new();
-        let mut watched = self.watched.lock();
+        let mut guard = self.watched.lock();
+        let watched = &mut *guard;
         let (monitors, kinds) = (&watched.monitors, &watched.served.resource_by_kind);
         let failed = std::mem::take(&mut served.stale_group_versions);
-        let is_silent = |r: &Resource| failed.contains(&(r.group.to_owned(), r.version.to_owned()));
+        let is_silent = |r: &Resource| failed.contains(&(r.group().to_owned(), r.version().to_owned()));
         let mut wanted = served.collectable_resources.clone();
         let stay = monitors.iter().filter(|(r, monitor)| is_silent(r) && monitor.informer.is_synced());
-        wanted.extend(stay.map(|(r, _)| *r));
+        wanted.extend(stay.map(|(r, _)| r.clone()));
         // The kinds of a group with failed discovery keep their previous resources.
         for (kind, resource) in kinds.iter().filter(|(_, r)| is_silent(r)) {
-            served.resource_by_kind.entry(kind.clone()).or_insert(*resource);
+            served.resource_by_kind.entry(kind.clone()).or_insert_with(|| resource.clone());
         }
-        let gone: Vec<Resource> = monitors.keys().filter(|r| !wanted.contains(r)).copied().collect();
+        let gone: Vec<Resource> = monitors.keys().filter(|r| !wanted.contains(r)).cloned().collect();
         for resource in gone {
-            tracing::info!(%resource, version = resource.version, "Stopped watching a resource");
-            self.metrics.failing_resources.remove(&[resource.group, resource.plural]);
+            tracing::info!(%resource, version = resource.version(), "Stopped watching a resource");
+            self.metrics.failing_resources.remove(&[resource.group(), resource.plural()]);
             stopped.extend(watched.monitors.remove(&resource).map(|monitor| monitor.source));
         }
         let mut changed = !stopped.is_empty();
         for resource in wanted {
-            watched.monitors.entry(resource).or_insert_with(|| {
-                tracing::debug!(%resource, version = resource.version, "Started watching a resource");
+            watched.monitors.entry(resource.clone()).or_insert_with(|| {
+                tracing::debug!(%resource, version = resource.version(), "Started watching a resource");
                 changed = true;
-                let monitor = self.monitor(resource);
+                let monitor = self.monitor(&resource);
                 firsts.push(Box::pin(monitor.informer.wait_for_first_list()));
                 monitor
             });
         }
-        watched.by_name = watched.monitors.keys().map(|r| ((r.group, r.plural), *r)).collect();
+        watched.by_name = BTreeMap::new();
+        for resource in watched.monitors.keys() {
+            let of_group = watched.by_name.entry(resource.group().to_owned()).or_default();
+            of_group.insert(resource.plural().to_owned(), resource.clone());
+        }
         watched.served = DiscoveredResources { stale_group_versions: failed, ..served };
-        drop(watched);
+        drop(guard);
         for source in stopped {
             self.collection.apply_change(Priority::Low, |graph, out| graph.remove_monitor(source, out));
         }
         changed
     }
 
-    fn monitor(&self, resource: Resource) -> Monitor {
-        let source = self.collection.graph.lock().add_monitor(&resource.api_version(), resource.kind);
-        let metadata_only = !WATCHED_AS_WHOLE_OBJECTS.contains(&(resource.group, resource.plural));
-        let config =
-            InformerConfig { resource: Some(resource), is_metadata_only: metadata_only, ..self.reading.clone() };
+    fn monitor(&self, resource: &Resource) -> Monitor {
+        let source = self.collection.graph.lock().add_monitor(&resource.api_version(), resource.kind());
+        let metadata_only = !WATCHED_AS_WHOLE_OBJECTS.contains(&(resource.group(), resource.plural()));
+        let config = InformerConfig {
+            resource: Some(resource.clone()),
+            is_metadata_only: metadata_only,
+            ..self.reading.clone()
+        };
         let sink = GraphSink::new(Arc::clone(&self.collection), source);
         Monitor { source, informer: Arc::new(SinkInformer::start_with_sink(self.api.clone(), config, sink)) }
     }
@@ -250,10 +258,14 @@ impl Monitors {
     /// Returns the state of the monitor for a kind, and the resource that serves the kind; `None` if the kind is not served.
     pub(crate) fn kind_state_and_resource(&self, kind: &Kind) -> (KindState, Option<Resource>) {
         let watched = self.watched.lock();
-        let Some(resource) = watched.served.resource_by_kind.get(kind).copied() else {
+        let Some(resource) = watched.served.resource_by_kind.get(kind).cloned() else {
             return (KindState::Unknown, None);
         };
-        let monitor = watched.by_name.get(&(resource.group, resource.plural)).and_then(|r| watched.monitors.get(r));
+        let monitor = watched
+            .by_name
+            .get(resource.group())
+            .and_then(|of_group| of_group.get(resource.plural()))
+            .and_then(|r| watched.monitors.get(r));
         let known = match monitor.map(|monitor| monitor.informer.is_synced()) {
             None => KindState::Unwatched,
             Some(false) => KindState::Unsynced,
@@ -287,7 +299,7 @@ impl Monitors {
 
     /// Returns the resource that serves a kind; `None` if the kind is not served.
     pub(crate) fn resource_of_kind(&self, kind: &Kind) -> Option<Resource> {
-        self.watched.lock().served.resource_by_kind.get(kind).copied()
+        self.watched.lock().served.resource_by_kind.get(kind).cloned()
     }
 
     /// Returns the names of resources without a complete initial list.
@@ -307,7 +319,8 @@ impl Monitors {
     /// Returns the resources with a failing watch, each with the last error.
     pub(crate) fn failing_resources(&self) -> Vec<(Resource, String)> {
         let watched = self.watched.lock();
-        let error = |(r, m): (&Resource, &Monitor)| m.informer.informer_status().error.map(|(error, _)| (*r, error));
+        let error =
+            |(r, m): (&Resource, &Monitor)| m.informer.informer_status().error.map(|(error, _)| (r.clone(), error));
         watched.monitors.iter().filter_map(error).collect()
     }
 
@@ -324,10 +337,10 @@ impl Monitors {
     /// Updates the gauges that are computed only for a scrape.
     pub(crate) fn update_gauges(&self) {
         let failing: BTreeSet<Resource> = self.failing_resources().into_iter().map(|(resource, _)| resource).collect();
-        let all: Vec<Resource> = self.watched.lock().monitors.keys().copied().collect();
+        let all: Vec<Resource> = self.watched.lock().monitors.keys().cloned().collect();
         for resource in all {
             let value = u8::from(failing.contains(&resource));
-            self.metrics.failing_resources.with_label_values(&[resource.group, resource.plural]).set(value.into());
+            self.metrics.failing_resources.with_label_values(&[resource.group(), resource.plural()]).set(value.into());
         }
         self.metrics.graph_nodes.set(self.len() as _);
         self.metrics.parked_objects.set(self.collection.parked_objects.len() as _);
@@ -336,8 +349,9 @@ impl Monitors {
     /// Returns each resource with its number of objects, its version and the state of its informer.
     pub(crate) fn monitor_states(&self) -> Vec<(Resource, usize, ResourceVersion, InformerStatus)> {
         let watched = self.watched.lock();
-        let one =
-            |(r, m): (&Resource, &Monitor)| (*r, m.informer.len(), m.informer.version(), m.informer.informer_status());
+        let one = |(r, m): (&Resource, &Monitor)| {
+            (r.clone(), m.informer.len(), m.informer.version(), m.informer.informer_status())
+        };
         watched.monitors.iter().map(one).collect()
     }
 }

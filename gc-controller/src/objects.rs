@@ -55,13 +55,8 @@ fn lean<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Meta, D::Error> {
 
 impl Object for PartialObject {
     /// A placeholder: each monitor watches the resource that it was started for.
-    const RESOURCE: Resource = Resource {
-        group: "meta.k8s.io",
-        version: "v1",
-        plural: "partialobjectmetadata",
-        kind: "PartialObjectMetadata",
-        is_namespaced: false,
-    };
+    const RESOURCE: Resource =
+        Resource::cluster_scoped("meta.k8s.io", "v1", "partialobjectmetadata", "PartialObjectMetadata");
     type Indexes = ();
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::METADATA_ONLY_OBJECT);
 

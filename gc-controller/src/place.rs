@@ -78,7 +78,7 @@ impl ObjectLocation {
         if !self.can_exist() {
             return Ok(LiveReadResult::Absent);
         }
-        let request = Request::get_metadata(self.resource, &self.namespace, &self.name);
+        let request = Request::get_metadata(self.resource.clone(), &self.namespace, &self.name);
         match io.send_and_decode::<PartialObject>(request.with_reason(why)).await {
             Ok(None) => Ok(LiveReadResult::AsExpected),
             Ok(Some(PartialObject { metadata })) if metadata.uid == self.uid => Ok(LiveReadResult::Existing(metadata)),
@@ -98,7 +98,7 @@ impl ObjectLocation {
         precondition: Option<Precondition>,
         body: RequestBody,
     ) -> Request {
-        Request { precondition, ..Request::patch(self.resource, &self.meta(), kind, body) }
+        Request { precondition, ..Request::patch(self.resource.clone(), &self.meta(), kind, body) }
     }
 
     pub(crate) fn meta(&self) -> Meta {

@@ -15,8 +15,7 @@ use crate::{
 };
 
 /// Resource of ConfigMaps, the default kind of test objects.
-pub(crate) const CONFIG_MAPS: Resource =
-    Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", is_namespaced: true };
+pub(crate) const CONFIG_MAPS: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
 
 /// A graph, and the work that followed from its last changes.
 #[derive(Default)]

@@ -34,8 +34,7 @@ const BASE: usize = 1 << 20;
 /// Bytes that may be allocated for each byte of references: for the graph, a view and a decision together.
 const FACTOR: usize = 16;
 
-const MAPS: Resource =
-    Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", is_namespaced: true };
+const MAPS: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
 
 /// Serializes the tests, because the memory limit applies to the whole process.
 static ALONE: Mutex<()> = Mutex::new(());

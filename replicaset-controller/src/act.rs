@@ -198,7 +198,7 @@ async fn write_status(
             return Ok(StatusWriteOutcome::CacheShowsChange);
         }
     }
-    let request = Request::get(owner.resource, &owner.namespace, &known.name);
+    let request = Request::get(owner.resource.clone(), &owner.namespace, &known.name);
     let live = match io.send_and_decode::<StoredSet>(request.with_reason("another writer has changed its status")).await
     {
         Ok(Some(live)) => live,
@@ -221,7 +221,7 @@ fn status_request(snapshot: &Snapshot, status: &Status, version: ResourceVersion
     } else {
         ObjectRole::UntrackedObject
     };
-    Request::patch_status(owner.resource, known, body)
+    Request::patch_status(owner.resource.clone(), known, body)
         .into_strategic_patch()
         .with_precondition_version(Some(version))
         .with_role(role)

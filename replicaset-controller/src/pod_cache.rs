@@ -47,8 +47,8 @@ impl Object for CachedPod {
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
 
     const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> = Some(|head| {
-        let ours = [ReplicaSets::RESOURCE.kind, ReplicationControllers::RESOURCE.kind];
-        head.controller_kind().is_none_or(|kind| ours.contains(&kind))
+        let ours = [ReplicaSets::RESOURCE, ReplicationControllers::RESOURCE];
+        head.controller_kind().is_none_or(|kind| ours.iter().any(|resource| resource.kind() == kind))
     });
 
     fn meta(&self) -> &Meta {

@@ -247,7 +247,7 @@ impl StatefulSetController {
     /// Registers the write that a set waits for. The set is enqueued when the caches show this write.
     fn await_write(&self, set: &NamespacedName) {
         let write = |behind: &Option<(UnseenWrite, Duration)>| match behind {
-            Some((UnseenWrite::VersionNotReached { resource, written, .. }, _)) => Some((*resource, *written)),
+            Some((UnseenWrite::VersionNotReached { resource, written, .. }, _)) => Some((resource.clone(), *written)),
             _ => None,
         };
         let behind = || {
@@ -257,7 +257,7 @@ impl StatefulSetController {
         loop {
             let known = behind();
             let awaited = write(&known);
-            self.awaited_writes.record_awaited_write(set, awaited);
+            self.awaited_writes.record_awaited_write(set, awaited.clone());
             if known.is_none() {
                 return self.queue.add(set.clone(), Priority::Normal);
             }

@@ -25,16 +25,10 @@ pub use set::{
 };
 
 /// The resource that this controller syncs.
-pub const STATEFUL_SETS: Resource =
-    Resource { group: "apps", version: "v1", plural: "statefulsets", kind: "StatefulSet", is_namespaced: true };
+pub const STATEFUL_SETS: Resource = Resource::namespaced("apps", "v1", "statefulsets", "StatefulSet");
 /// The resource of claims: volumes that a Pod requests by name.
-pub const PERSISTENT_VOLUME_CLAIMS: Resource = Resource {
-    group: "",
-    version: "v1",
-    plural: "persistentvolumeclaims",
-    kind: "PersistentVolumeClaim",
-    is_namespaced: true,
-};
+pub const PERSISTENT_VOLUME_CLAIMS: Resource =
+    Resource::namespaced("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
 
 /// Label of a Pod with the name of the revision that the Pod was created from.
 pub const REVISION_LABEL: &str = "controller-revision-hash";
@@ -89,7 +83,7 @@ impl Object for CachedRevision {
     type Indexes = (ByController, OrphansByNamespace);
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::CONTROLLER_REVISION);
     const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
-        Some(|head| head.controller_kind().is_none_or(|kind| kind == STATEFUL_SETS.kind));
+        Some(|head| head.controller_kind().is_none_or(|kind| kind == STATEFUL_SETS.kind()));
 
     fn meta(&self) -> &Meta {
         &self.revision.meta

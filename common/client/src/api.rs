@@ -241,7 +241,7 @@ impl Api {
     }
 
     /// Reads a collection, as JSON. `query` must be encoded already.
-    pub async fn list(&self, resource: Resource, namespace: &str, query: &str) -> Result<Bytes, Error> {
+    pub async fn list(&self, resource: &Resource, namespace: &str, query: &str) -> Result<Bytes, Error> {
         self.call(Call::list(resource, namespace, query, "application/json")).await
     }
 
@@ -250,7 +250,7 @@ impl Api {
     /// Neither the rate limit nor a timeout applies to watches.
     pub async fn watch(
         &self,
-        resource: Resource,
+        resource: &Resource,
         namespace: &str,
         query: &str,
         accept: &str,

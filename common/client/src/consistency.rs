@@ -144,21 +144,21 @@ impl StaleObject {
     /// Whether a cache still shows the object in this state.
     fn is_shown(&self, caches: &[&dyn LedgerCache]) -> bool {
         let Self { resource, namespace, name, uid, version } = self;
-        cache_of(caches, *resource).is_some_and(|cache| match version {
+        cache_of(caches, resource).is_some_and(|cache| match version {
             Some(version) => cache.shows_version(namespace, name, uid, *version),
             None => cache.shows_not_terminating(namespace, name, uid),
         })
     }
 }
 
-fn cache_of<'a>(caches: &[&'a dyn LedgerCache], resource: Resource) -> Option<&'a dyn LedgerCache> {
-    caches.iter().copied().find(|cache| cache.resource() == resource)
+fn cache_of<'a>(caches: &[&'a dyn LedgerCache], resource: &Resource) -> Option<&'a dyn LedgerCache> {
+    caches.iter().copied().find(|cache| cache.resource() == *resource)
 }
 
 /// Returns the resource of the first element, and the number of elements with that resource.
 fn count_first<'a>(shown: impl Iterator<Item = &'a StaleObject> + Clone) -> Option<(Resource, usize)> {
-    let resource = shown.clone().next()?.resource;
-    Some((resource, shown.filter(|shown| shown.resource == resource).count()))
+    let resource = &shown.clone().next()?.resource;
+    Some((resource.clone(), shown.filter(|shown| shown.resource == *resource).count()))
 }
 
 struct UnansweredCreationRecord {
@@ -269,9 +269,9 @@ impl Ledger {
     /// Whether the syncs of the owner may have to wait for a cache to show a write to `resource`.
     ///
     /// Event handlers enqueue the owner only in this case, for example after the event of a child that this process created.
-    pub fn may_have_unseen_write(&self, owner: &Uid, resource: Resource) -> bool {
+    pub fn may_have_unseen_write(&self, owner: &Uid, resource: &Resource) -> bool {
         let records = self.records.lock();
-        records.get(owner).is_some_and(|record| record.written.iter().any(|(written, _)| *written == resource))
+        records.get(owner).is_some_and(|record| record.written.iter().any(|(written, _)| written == resource))
     }
 
     /// Drops the record of a deleted owner.
@@ -313,16 +313,21 @@ impl Ledger {
             let wait = last.saturating_duration_since(now).min(left).min(CONFLICT_CHECK);
             return Some((UnseenWrite::Conflicts { resource, count }, wait));
         }
-        let read = |resource| cache_of(caches, resource).map_or(ResourceVersion::UNKNOWN, LedgerCache::version);
-        record.written.retain(|(resource, written)| read(*resource).is_known() && read(*resource) < *written);
-        if let Some((resource, written)) = record.written.first().copied() {
-            return Some((UnseenWrite::VersionNotReached { resource, written, read: read(resource) }, left));
+        let read =
+            |resource: &Resource| cache_of(caches, resource).map_or(ResourceVersion::UNKNOWN, LedgerCache::version);
+        record.written.retain(|(resource, written)| read(resource).is_known() && read(resource) < *written);
+        if let Some((resource, written)) = record.written.first().cloned() {
+            let read = read(&resource);
+            return Some((UnseenWrite::VersionNotReached { resource, written, read }, left));
         }
         if let Some(lost) = record.lost.as_ref().filter(|lost| lost.until > now) {
             let unknown = |uid: &&Uid| !lost.known.contains(*uid) && !record.created.contains(*uid);
             let count = lost.count.saturating_sub(children().iter().filter(unknown).count());
             if count > 0 {
-                return Some((UnseenWrite::UnansweredCreations { resource: lost.resource, count }, lost.until - now));
+                return Some((
+                    UnseenWrite::UnansweredCreations { resource: lost.resource.clone(), count },
+                    lost.until - now,
+                ));
             }
         }
         record.lost = None;
@@ -363,7 +368,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
+    const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 
     struct Fake {
         version: RefCell<ResourceVersion>,
@@ -411,10 +416,12 @@ mod tests {
         ledger.record_write(&owner, PODS, ResourceVersion::parse("9"));
         let behind = ledger.first_unseen_write(&owner, &[&cache], || cache.children()).unwrap().0;
         assert_eq!(behind.to_string(), "read version: 5 is not as new as written version: 10 for group resource pods");
-        assert!(ledger.may_have_unseen_write(&owner, PODS) && !ledger.may_have_unseen_write(&Uid::new("other"), PODS));
+        assert!(
+            ledger.may_have_unseen_write(&owner, &PODS) && !ledger.may_have_unseen_write(&Uid::new("other"), &PODS)
+        );
         *cache.version.borrow_mut() = ResourceVersion::parse("10");
         assert_eq!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()), None);
-        assert!(ledger.is_empty() && !ledger.may_have_unseen_write(&owner, PODS));
+        assert!(ledger.is_empty() && !ledger.may_have_unseen_write(&owner, &PODS));
     }
 
     /// COMMON-35.

@@ -85,7 +85,7 @@ impl InvolvedObject {
     pub fn without_version(resource: Resource, namespace: &str, name: &str, uid: Uid) -> Self {
         Self {
             api_version: Text::new(&resource.api_version()),
-            kind: Text::new(resource.kind),
+            kind: Text::new(resource.kind()),
             namespace: Text::new(namespace),
             name: Text::new(name),
             uid,

@@ -254,12 +254,12 @@ impl<S: Sink> SinkInformer<S> {
             set_asked: Mutex::new(None),
             replay: Notify::new(),
         });
-        let resource = config.resource.unwrap_or(S::Object::RESOURCE);
+        let resource = config.resource.clone().unwrap_or(S::Object::RESOURCE);
         let (clock, failing) = (api.clock().clone(), config.stale_after);
         let sink = Arc::new(sink);
         let counted = match &config.metrics {
             Some(metrics) => {
-                let counted = metrics.informer_metrics(resource);
+                let counted = metrics.informer_metrics(&resource);
                 let (gauges, probed) = (counted.clone(), Arc::downgrade(&sink));
                 metrics.run_before_each_scrape(move || {
                     if let Some(sink) = probed.upgrade() {
@@ -268,7 +268,7 @@ impl<S: Sink> SinkInformer<S> {
                 });
                 counted
             }
-            None => InformerMetrics::unserved(resource),
+            None => InformerMetrics::unserved(&resource),
         };
         let reflector = reflect::Reflector::new(api, config, Arc::clone(&sink), Arc::clone(&shared), counted);
         let task = tokio::spawn(reflector.run());
@@ -291,7 +291,7 @@ impl<S> Drop for SinkInformer<S> {
 
 impl<S: Sink> AnyInformer for SinkInformer<S> {
     fn resource(&self) -> Resource {
-        self.resource
+        self.resource.clone()
     }
 
     fn informer_status(&self) -> InformerStatus {
@@ -332,7 +332,7 @@ impl<S: Sink> AnyInformer for SinkInformer<S> {
             let until = succession
                 .versions_written_by_predecessor
                 .as_ref()
-                .map_or(RefreshTarget::Newest, |left| RefreshTarget::At(left.newest_written_version(self.resource)));
+                .map_or(RefreshTarget::Newest, |left| RefreshTarget::At(left.newest_written_version(&self.resource)));
             let asked = *self.shared.set_asked.lock();
             let shows = match until {
                 RefreshTarget::At(version) => self.sink.version() >= version,

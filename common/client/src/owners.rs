@@ -13,7 +13,7 @@ use crate::{
 /// Returns the controller of `child`; `None` if it is of another kind, is missing in the cache, or could not be decoded.
 pub fn controlling_owner<K: Object>(owners: &Store<K>, child: &Meta) -> Option<Arc<K>> {
     let lookup = |name: &str| owners.get_decoded(&child.namespace, name);
-    refs::resolve_owner(child.controller()?, K::RESOURCE.kind, lookup)
+    refs::resolve_owner(child.controller()?, K::RESOURCE.kind(), lookup)
 }
 
 /// Returns the objects in the namespace of `orphan` for which `selects` is true, except objects that could not be decoded.

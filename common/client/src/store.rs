@@ -436,8 +436,7 @@ mod tests {
     }
 
     impl Object for Thing {
-        const RESOURCE: Resource =
-            Resource { group: "", version: "v1", plural: "things", kind: "Thing", is_namespaced: true };
+        const RESOURCE: Resource = Resource::namespaced("", "v1", "things", "Thing");
         type Indexes = (ByController, OrphansByNamespace);
         fn meta(&self) -> &Meta {
             &self.metadata

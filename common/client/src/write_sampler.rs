@@ -68,8 +68,8 @@ impl OwnedWrites {
         Self { group, plural, subresource: "", required_fields_v1_text: "", required_label: None }
     }
 
-    fn is_of(&self, resource: Resource) -> bool {
-        self.group == resource.group && self.plural == resource.plural
+    fn is_of(&self, resource: &Resource) -> bool {
+        self.group == resource.group() && self.plural == resource.plural()
     }
 }
 
@@ -117,14 +117,14 @@ impl WriteSampler {
     }
 
     /// Whether the sampler examines the watch events of `resource`: some of its fields belong to loops of this process alone.
-    pub fn is_sampled(&self, resource: Resource) -> bool {
+    pub fn is_sampled(&self, resource: &Resource) -> bool {
         self.owned.iter().any(|(_, owned)| owned.is_of(resource))
     }
 
     /// Examines the object in a watch frame, unless [`SAMPLES`] is reached or this process has produced `version`.
     pub fn examine_watch_event(
         &self,
-        resource: Resource,
+        resource: &Resource,
         version: ResourceVersion,
         format: WireFormat,
         frame: &[u8],
@@ -199,8 +199,7 @@ mod tests {
     use super::*;
     use crate::api::RequestTarget;
 
-    const SETS: Resource =
-        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
+    const SETS: Resource = Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet");
     const OWNED: &[OwnedWrites] = &[OwnedWrites::of_status("apps", "replicasets")];
 
     fn entry(manager: &str, subresource: &str, time: &str) -> Value {
@@ -285,7 +284,7 @@ mod tests {
                 WireFormat::Json => line(name, &entries),
                 WireFormat::Protobuf => frame(name, &entries),
             };
-            self.sampler.examine_watch_event(SETS, version, self.format, &frame, self.clock.monotonic_now());
+            self.sampler.examine_watch_event(&SETS, version, self.format, &frame, self.clock.monotonic_now());
             version
         }
 
@@ -338,7 +337,7 @@ mod tests {
                 .unwrap();
         deleted["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T01:00:15Z");
         world.sampler.examine_watch_event(
-            SETS,
+            &SETS,
             ResourceVersion::parse("7"),
             WireFormat::Json,
             deleted.to_string().as_bytes(),
@@ -392,7 +391,7 @@ mod tests {
             );
             let own = ResourceVersion::parse(&n.to_string());
             world.sampler.examine_watch_event(
-                SETS,
+                &SETS,
                 own,
                 WireFormat::Json,
                 &line("own", &[]),

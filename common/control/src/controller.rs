@@ -63,12 +63,9 @@ impl<S> Observation<S> {
     /// Creates a [`Waiting`](Self::Waiting) that lasts until the caches show the writes of this process. The argument is the
     /// result of [`Ledger::first_unseen_write`](crate::consistency::Ledger::first_unseen_write).
     pub fn waiting_for_own_writes((behind, left): (UnseenWrite, Duration)) -> Self {
+        let why = behind.to_string();
         let stale = if let UnseenWrite::VersionNotReached { resource, .. } = behind { Some(resource) } else { None };
-        Self::Waiting {
-            why: behind.to_string(),
-            max_wait: left.min(STALE_CACHE_RECHECK_INTERVAL),
-            stale_resource: stale,
-        }
+        Self::Waiting { why, max_wait: left.min(STALE_CACHE_RECHECK_INTERVAL), stale_resource: stale }
     }
 }
 

@@ -62,8 +62,7 @@ pub use settings::{ElectionSettings, new_holder_identity};
 pub use status::ElectionStatus;
 
 /// The API resource of the objects that serve as locks of elections.
-pub const LEASES: Resource =
-    Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", is_namespaced: true };
+pub const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 
 /// Annotation of a Lease with the time until which an operator expects kube-controller-manager to run the same loops. RFC 3339.
 pub const SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION: &str = "nonet/second-writer-expected-until";

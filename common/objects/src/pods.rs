@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Group, version and names of the resource `pods`.
-pub const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
+pub const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 
 /// Annotation with a Pod's deletion cost. Pods with a lower cost are deleted first.
 pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";

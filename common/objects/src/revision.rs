@@ -21,13 +21,8 @@ use crate::{
 };
 
 /// Group, version and names of the resource `controllerrevisions`.
-pub const CONTROLLER_REVISIONS: Resource = Resource {
-    group: "apps",
-    version: "v1",
-    plural: "controllerrevisions",
-    kind: "ControllerRevision",
-    is_namespaced: true,
-};
+pub const CONTROLLER_REVISIONS: Resource =
+    Resource::namespaced("apps", "v1", "controllerrevisions", "ControllerRevision");
 
 /// `SipHash` key for digests of revision data. The value is arbitrary, and the same in every process.
 const KEY: [u64; 2] = [0x6e6f_6e65_7420_7265, 0x7669_7369_6f6e_7300];

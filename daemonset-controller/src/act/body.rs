@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{pods::PODS, refs::Owner};
+use common::refs::Owner;
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
@@ -114,7 +114,7 @@ impl PodBodyTemplate {
         };
         let affinity = Affinity { others: &self.affinity, node_affinity };
         let spec = Spec { others: &self.spec, affinity };
-        NewPodBody { api_version: PODS.version, kind: PODS.kind, metadata: &self.metadata, spec }
+        NewPodBody { api_version: "v1", kind: "Pod", metadata: &self.metadata, spec }
     }
 }
 

@@ -9,7 +9,7 @@ use common::{
 use serde::Deserialize;
 
 /// The resource `nodes`, which this controller only reads.
-pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
+pub const NODES: Resource = Resource::cluster_scoped("", "v1", "nodes", "Node");
 
 /// The name, labels and taints of a Node. The parser skips all other fields, above all conditions and images.
 #[derive(Debug, Deserialize)]

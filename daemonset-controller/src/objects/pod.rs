@@ -54,7 +54,7 @@ impl CachedPod {
     /// DaemonSet of a Pod by name.
     pub(crate) fn is_controlled_by(&self, set: &str, uid: &Uid) -> bool {
         self.pod.meta.controller().is_some_and(|controller| {
-            controller.kind == DAEMON_SETS.kind && *controller.name == *set && controller.uid == *uid
+            controller.kind == DAEMON_SETS.kind() && *controller.name == *set && controller.uid == *uid
         })
     }
 
@@ -91,7 +91,7 @@ impl Object for CachedPod {
 
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
     const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
-        Some(|head| head.controller_kind().is_none_or(|kind| kind == DAEMON_SETS.kind));
+        Some(|head| head.controller_kind().is_none_or(|kind| kind == DAEMON_SETS.kind()));
 
     fn meta(&self) -> &Meta {
         &self.pod.meta

@@ -180,7 +180,7 @@ fn replica_set_body(
     let selector = spec.selector.raw.as_ref().and_then(|raw| raw.parse_value().ok()).unwrap_or_default();
     json!({
         "apiVersion": REPLICA_SETS.api_version(),
-        "kind": REPLICA_SETS.kind,
+        "kind": REPLICA_SETS.kind(),
         "metadata": {
             "name": name,
             "namespace": snapshot.deployment.metadata.namespace,

@@ -105,7 +105,7 @@ fn create_body(key: &NamespacedName, wanted: &WantedEndpoints) -> Value {
     let annotations: BTreeMap<&str, &str> =
         wanted.annotations().into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     json!({
-        "apiVersion": ENDPOINTS.api_version(), "kind": ENDPOINTS.kind,
+        "apiVersion": ENDPOINTS.api_version(), "kind": ENDPOINTS.kind(),
         "metadata": {"name": key.name, "namespace": key.namespace, "labels": wanted.labels, "annotations": annotations},
         "subsets": wanted.subsets,
     })

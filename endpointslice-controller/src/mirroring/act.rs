@@ -6,7 +6,6 @@ use super::{plan::Plan, snapshot::Snapshot};
 use crate::{
     act::{SliceWriter, WriteOutcome, WriteProgress},
     body::SlicePatch,
-    objects::ENDPOINTS,
     plan::SyncCounts,
 };
 
@@ -61,7 +60,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     }
     let (key, metadata) = (&snapshot.key, &plan.slice_metadata);
     let writer = SliceWriter {
-        owner_kind: ENDPOINTS.kind,
+        owner_kind: "Endpoints",
         owner_key: key,
         metadata,
         build_patch: SlicePatch::with_all_metadata,

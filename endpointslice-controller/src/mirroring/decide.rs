@@ -158,7 +158,7 @@ fn compare(old: &[Endpoint], new: &[Endpoint]) -> Changes {
 fn has_wanted_metadata(slice: &Slice, wanted: &SliceMetadata) -> bool {
     let meta = &slice.metadata;
     let another = |owner: &common::meta::OwnerRef| {
-        owner.kind == ENDPOINTS.kind
+        owner.kind == ENDPOINTS.kind()
             && owner.name == wanted.owner_reference.name
             && owner.uid != wanted.owner_reference.uid
     };

@@ -15,8 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::TargetRef;
 
 /// The resource `endpoints` of the core API group.
-pub const ENDPOINTS: Resource =
-    Resource { group: "", version: "v1", plural: "endpoints", kind: "Endpoints", is_namespaced: true };
+pub const ENDPOINTS: Resource = Resource::namespaced("", "v1", "endpoints", "Endpoints");
 
 /// The fields of an Endpoints object that the loops read.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use super::ZONE_LABEL;
 
 /// The resource `nodes` of the core API group.
-pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
+pub const NODES: Resource = Resource::cluster_scoped("", "v1", "nodes", "Node");
 
 /// The keys of the labels with which a Node does not count in the CPU capacity of its zone.
 const EXCLUDED_NODE_LABELS: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];

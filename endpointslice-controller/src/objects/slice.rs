@@ -18,13 +18,7 @@ use super::{
 };
 
 /// The resource `endpointslices` of `discovery.k8s.io`.
-pub const ENDPOINT_SLICES: Resource = Resource {
-    group: "discovery.k8s.io",
-    version: "v1",
-    plural: "endpointslices",
-    kind: "EndpointSlice",
-    is_namespaced: true,
-};
+pub const ENDPOINT_SLICES: Resource = Resource::namespaced("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice");
 
 /// The address type of a slice, one IP family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -110,7 +104,9 @@ impl Slice {
     /// Whether an owner reference has the UID of this Service.
     pub(crate) fn is_owned_by(&self, service: &Service) -> bool {
         self.metadata.owners.iter().any(|owner| {
-            owner.kind == SERVICES.kind && owner.api_version == SERVICES.version && owner.uid == service.metadata.uid
+            owner.kind == SERVICES.kind()
+                && owner.api_version == SERVICES.version()
+                && owner.uid == service.metadata.uid
         })
     }
 

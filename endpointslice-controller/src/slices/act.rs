@@ -17,7 +17,6 @@ use crate::{
     act::{SliceWriter, WriteOutcome, WriteProgress},
     body::SlicePatch,
     memory::ServiceMemory,
-    objects::SERVICES,
     plan::{DeferredWriteCounts, SyncCounts},
 };
 
@@ -67,7 +66,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
 
     let key = &snapshot.service.metadata.key();
     let writer = SliceWriter {
-        owner_kind: SERVICES.kind,
+        owner_kind: "Service",
         owner_key: key,
         metadata: &plan.slice_metadata,
         build_patch: SlicePatch::new,

@@ -59,8 +59,8 @@ type Io<'r> = io::Io<'r, Note>;
 /// Executes the plan for one object.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     // If the kind is not served, the plan sends no request, so the placeholder resource is never used.
-    let place =
-        ObjectLocation::new(snapshot.resource.unwrap_or(PartialObject::RESOURCE), &snapshot.graph_node.identity);
+    let resource = snapshot.resource.clone().unwrap_or(PartialObject::RESOURCE);
+    let place = ObjectLocation::new(resource, &snapshot.graph_node.identity);
     io.apply_memory_note(Note::Unparked);
     let exists = match plan {
         Plan::Nothing(_) | Plan::BlockedByDependents(_) => true,

@@ -30,14 +30,14 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     if view.is_being_deleted && !view.is_deleting_dependents {
         return Plan::Nothing("it is being deleted already");
     }
-    let Some(resource) = snapshot.resource else {
+    let Some(resource) = &snapshot.resource else {
         let awaited = WaitCondition::KindServed(view.kind.clone());
         let why = awaited.to_string();
         return Plan::Wait(awaited, why);
     };
     // A virtual node has no namespace if only a cluster-scoped object names it. Without a namespace, a namespaced object
     // cannot be located.
-    if resource.is_namespaced && view.identity.namespace.is_empty() {
+    if resource.is_namespaced() && view.identity.namespace.is_empty() {
         return Plan::Nothing("a cluster-scoped object cannot have a namespaced owner");
     }
     if view.is_virtual {

@@ -62,7 +62,7 @@ impl OwnerWithState {
 
     /// Returns whether the kind of the owner is namespaced; false if the kind is not served.
     pub fn is_namespaced(&self) -> bool {
-        self.resource.is_some_and(|resource| resource.is_namespaced)
+        self.resource.as_ref().is_some_and(Resource::is_namespaced)
     }
 
     /// Returns whether the reference blocks the foreground deletion of the owner.

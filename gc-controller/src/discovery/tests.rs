@@ -22,10 +22,10 @@ fn each_resource_is_collected_in_the_version_its_server_prefers() {
     let mut served = DiscoveredResources::default();
     served.add(body.to_string().as_bytes()).unwrap();
     let collected: Vec<String> =
-        served.collectable_resources.iter().map(|r| format!("{} {}", r.api_version(), r.plural)).collect();
+        served.collectable_resources.iter().map(|r| format!("{} {}", r.api_version(), r.plural())).collect();
     assert_eq!(collected, ["x.io/v1 a", "x.io/v1beta1 b"]);
     let old = Kind { api_version: "x.io/v1beta1".into(), kind: "A".into() };
-    assert_eq!(served.resource_by_kind[&old].version, "v1beta1");
+    assert_eq!(served.resource_by_kind[&old].version(), "v1beta1");
     assert!(served.resource_by_kind.contains_key(&Kind { api_version: "v1".into(), kind: "Event".into() }));
     assert_eq!(served.stale_group_versions.into_iter().collect::<Vec<_>>(), [("x.io".into(), "v1alpha1".into())]);
 }
@@ -41,7 +41,7 @@ fn a_kind_is_found_by_its_name_in_lower_case_in_every_version() {
     served.add(body.to_string().as_bytes()).unwrap();
     let found = |version: &str, kind: &str| {
         let kind = Kind { api_version: Text::new(&format!("x.io/{version}")), kind: kind.into() };
-        served.resource_by_kind.get(&kind).map(|resource| (resource.version, resource.plural))
+        served.resource_by_kind.get(&kind).map(|resource| (resource.version(), resource.plural()))
     };
     for (version, kind, expected) in [
         ("v2", "FooBar", Some(("v2", "foobars"))),

@@ -59,7 +59,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         let mut places = Vec::new();
         for (dependent, resource) in &*dependents {
             match resource {
-                Some(resource) => places.push(ObjectLocation::new(*resource, &dependent.identity)),
+                Some(resource) => places.push(ObjectLocation::new(resource.clone(), &dependent.identity)),
                 None => failed = Some(unserved_kind_error(&dependent.kind)),
             }
         }
@@ -85,8 +85,8 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         io.explain_deviation(format!("{} dependents have turned up since", new.len()));
         dependents = Cow::Owned(new);
     }
-    let Some(resource) = snapshot.resource else { return Err(unserved_kind_error(&view.kind)) };
-    let place = ObjectLocation::new(resource, &view.identity);
+    let Some(resource) = &snapshot.resource else { return Err(unserved_kind_error(&view.kind)) };
+    let place = ObjectLocation::new(resource.clone(), &view.identity);
     let why = "orphan; no dependent refers to it any more";
     io.await_unless_shutting_down(place.remove_finalizer(ORPHAN_FINALIZER, why, io)).await.transpose()?;
     Ok(Requeue::AfterPlannedDelay)

@@ -87,9 +87,9 @@ impl JobMemoryByUid {
     }
 
     /// Whether the next sync of the Job waits for a version of `resource`, and `version` is this version or newer.
-    pub fn is_awaited_version_reached(&self, job: &Uid, resource: Resource, version: ResourceVersion) -> bool {
-        let reached = |(r, awaited): (Resource, ResourceVersion)| r == resource && awaited <= version;
-        self.jobs.lock().get(job).is_some_and(|remembered| remembered.awaited.is_some_and(reached))
+    pub fn is_awaited_version_reached(&self, job: &Uid, resource: &Resource, version: ResourceVersion) -> bool {
+        let reached = |(r, awaited): &(Resource, ResourceVersion)| r == resource && *awaited <= version;
+        self.jobs.lock().get(job).is_some_and(|remembered| remembered.awaited.as_ref().is_some_and(reached))
     }
 
     /// Removes the remembered state of a deleted or finished Job.
@@ -115,11 +115,11 @@ mod tests {
     fn a_job_waits_for_one_version_of_one_resource() {
         let (memory, job) = (JobMemoryByUid::default(), Uid::new("job"));
         memory.set_awaited_write(&job, Some((PODS, ResourceVersion::parse("7"))));
-        assert!(!memory.is_awaited_version_reached(&job, PODS, ResourceVersion::parse("6")));
-        assert!(!memory.is_awaited_version_reached(&job, JOBS, ResourceVersion::parse("9")));
-        assert!(memory.is_awaited_version_reached(&job, PODS, ResourceVersion::parse("7")));
+        assert!(!memory.is_awaited_version_reached(&job, &PODS, ResourceVersion::parse("6")));
+        assert!(!memory.is_awaited_version_reached(&job, &JOBS, ResourceVersion::parse("9")));
+        assert!(memory.is_awaited_version_reached(&job, &PODS, ResourceVersion::parse("7")));
         memory.set_awaited_write(&job, None);
-        assert!(!memory.is_awaited_version_reached(&job, PODS, ResourceVersion::parse("9")));
+        assert!(!memory.is_awaited_version_reached(&job, &PODS, ResourceVersion::parse("9")));
     }
 
     /// JOB-70.

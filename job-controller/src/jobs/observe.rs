@@ -111,7 +111,7 @@ impl JobController {
             UnseenWrite::Conflicts { resource, .. } => Some((resource, ResourceVersion::UNKNOWN)),
             UnseenWrite::DeletionsNotShown { .. } | UnseenWrite::UnansweredCreations { .. } => None,
         });
-        self.memory.set_awaited_write(uid, awaited);
+        self.memory.set_awaited_write(uid, awaited.clone());
         awaited
     }
 

@@ -154,15 +154,15 @@ impl EventHandlers {
     /// Enqueues the Job that controls the object `written`, if the next sync of the Job waits for this version of the object.
     pub(crate) fn on_scheduling_object(&self, written: &Meta, resource: Resource) {
         if let Some(job) = controlling_owner(&self.job_store, written)
-            && self.memory.is_awaited_version_reached(&job.metadata.uid, resource, written.resource_version)
+            && self.memory.is_awaited_version_reached(&job.metadata.uid, &resource, written.resource_version)
         {
             self.job_queue.add(job.metadata.key(), Priority::Normal);
         }
     }
 
     fn is_awaited_version_cached(&self, job: &Uid) -> bool {
-        self.memory.is_awaited_version_reached(job, CachedPod::RESOURCE, self.pod_store.version())
-            || self.memory.is_awaited_version_reached(job, JOBS, self.job_store.version())
+        self.memory.is_awaited_version_reached(job, &CachedPod::RESOURCE, self.pod_store.version())
+            || self.memory.is_awaited_version_reached(job, &JOBS, self.job_store.version())
     }
 
     fn enqueue_owner(&self, pod: &Meta) {

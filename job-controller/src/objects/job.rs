@@ -21,7 +21,7 @@ use super::{
 };
 
 /// Jobs in the API; all requests for Jobs use the version `v1`.
-pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", is_namespaced: true };
+pub const JOBS: Resource = Resource::namespaced("batch", "v1", "jobs", "Job");
 /// The value of `spec.managedBy` that means this controller, as upstream defines it.
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 

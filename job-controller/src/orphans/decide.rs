@@ -18,7 +18,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Plan {
 fn is_orphan(PossibleOrphan { pod, is_counted_by_job: is_counted }: &PossibleOrphan) -> bool {
     pod.has_tracking_finalizer
         && pod.meta().controller().is_none_or(|owner| {
-            let is_job = owner.kind == JOBS.kind && owner.api_version.split('/').next() == Some(JOBS.group);
+            let is_job = owner.kind == JOBS.kind() && owner.api_version.split('/').next() == Some(JOBS.group());
             is_job && !is_counted
         })
 }

@@ -26,8 +26,7 @@ use crate::{
     objects::{NODE_LEASE_NAMESPACE, NODES},
 };
 
-const NAMESPACES: Resource =
-    Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", is_namespaced: false };
+const NAMESPACES: Resource = Resource::cluster_scoped("", "v1", "namespaces", "Namespace");
 
 /// The records, caches and metrics that the three loops of the node monitor share.
 pub(crate) struct NodeMonitor {

@@ -14,10 +14,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
 /// The API resource of Nodes, which have no namespace.
-pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
+pub const NODES: Resource = Resource::cluster_scoped("", "v1", "nodes", "Node");
 /// The API resource of Leases; the kubelet of a node renews the Lease of that node as a heartbeat.
-pub const LEASES: Resource =
-    Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", is_namespaced: true };
+pub const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 
 /// Namespace of the Leases that nodes renew.
 pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";

@@ -52,8 +52,8 @@ impl VolumeClaimOwners {
         Self {
             retention: set.volume_claim_retention_policy,
             condemned,
-            set: reference(&STATEFUL_SETS.api_version(), STATEFUL_SETS.kind, &meta.name, &meta.uid),
-            pod: reference(PERSISTENT_VOLUME_CLAIMS.version, PODS.kind, pod, uid),
+            set: reference(&STATEFUL_SETS.api_version(), STATEFUL_SETS.kind(), &meta.name, &meta.uid),
+            pod: reference(PERSISTENT_VOLUME_CLAIMS.version(), PODS.kind(), pod, uid),
         }
     }
 
@@ -120,8 +120,8 @@ impl VolumeClaimOwners {
 /// Always false if `whenScaled` is `Retain`.
 pub fn is_volume_claim_stale(retention: VolumeClaimRetentionPolicy, owners: &[OwnerRef], pod: &str) -> bool {
     let earlier = |owner: &OwnerRef| {
-        owner.api_version == PERSISTENT_VOLUME_CLAIMS.version
-            && owner.kind == PODS.kind
+        owner.api_version == PERSISTENT_VOLUME_CLAIMS.version()
+            && owner.kind == PODS.kind()
             && owner.name == *pod
             && !owner.uid.is_empty()
     };

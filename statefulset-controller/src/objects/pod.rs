@@ -91,7 +91,7 @@ impl Object for CachedPod {
     type Indexes = (ByController, OrphansByNamespace);
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
     const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
-        Some(|head| head.controller_kind().is_none_or(|kind| kind == STATEFUL_SETS.kind));
+        Some(|head| head.controller_kind().is_none_or(|kind| kind == STATEFUL_SETS.kind()));
 
     fn meta(&self) -> &Meta {
         &self.pod.meta

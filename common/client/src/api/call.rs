@@ -29,7 +29,7 @@ impl<'a> Call<'a> {
     }
 
     /// Prepares a GET of a collection. `query` must be encoded already; it may be empty.
-    pub fn list(resource: Resource, namespace: &str, query: &str, accept: &'a str) -> Self {
+    pub fn list(resource: &Resource, namespace: &str, query: &str, accept: &'a str) -> Self {
         let path = with_query(resource.path(namespace, "", ""), query);
         Self { max_answer_bytes: MAX_LIST, ..Self::get(path, accept) }
     }

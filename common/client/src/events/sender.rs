@@ -32,8 +32,7 @@ use crate::{
 };
 
 /// Resource of Events in the core API group.
-pub const EVENTS: Resource =
-    Resource { group: "", version: "v1", plural: "events", kind: "Event", is_namespaced: true };
+pub const EVENTS: Resource = Resource::namespaced("", "v1", "events", "Event");
 
 /// Maximum number of attempts to send an Event if each attempt ends without an HTTP response. Upstream: `maxTriesPerEvent`.
 const TRIES: u32 = 12;

@@ -129,7 +129,7 @@ fn message<K: Object>(envelope: Envelope<'_>) -> Result<EncodedObject<'_>, Strin
 fn is_of<K: Object>(api_version: &str, kind: &str) -> bool {
     let is_any_kind =
         K::PROTOBUF_SCHEMA.is_some_and(|message| std::ptr::eq(message, &raw const messages::METADATA_ONLY_OBJECT));
-    if is_any_kind { kind != "Status" } else { kind == K::RESOURCE.kind && is_in(api_version, K::RESOURCE) }
+    if is_any_kind { kind != "Status" } else { kind == K::RESOURCE.kind() && is_in(api_version, &K::RESOURCE) }
 }
 
 /// Splits a line that begins as API servers write it into event type and object, without parsing the object; otherwise `None`.
@@ -170,9 +170,9 @@ struct ListMeta {
     next: Option<String>,
 }
 
-fn is_in(api_version: &str, resource: Resource) -> bool {
+fn is_in(api_version: &str, resource: &Resource) -> bool {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-    (group, version) == (resource.group, resource.version)
+    (group, version) == (resource.group(), resource.version())
 }
 
 /// Decodes a page of a list, item by item.

@@ -127,8 +127,8 @@ impl<S: Sink> Reflector<S> {
         // Several loops may share one cache, so its requests carry the user agent of upstream's shared informers.
         let selector =
             if config.field_selector.is_empty() { S::Object::FIELD_SELECTOR } else { &config.field_selector };
-        let resource = config.resource.unwrap_or(S::Object::RESOURCE);
-        let sampler = config.write_sampler.clone().filter(|sampler| sampler.is_sampled(resource));
+        let resource = config.resource.clone().unwrap_or(S::Object::RESOURCE);
+        let sampler = config.write_sampler.clone().filter(|sampler| sampler.is_sampled(&resource));
         let config = InformerConfig { field_selector: selector.to_owned(), write_sampler: sampler, ..config };
         let client = if config.is_metadata_only { "metadata-informers" } else { "shared-informers" };
         Self {
@@ -226,7 +226,7 @@ impl<S: Sink> Reflector<S> {
             true if prefers_protobuf::<S::Object>(&self.api) => PROTOBUF_METADATA_LIST,
             true => METADATA_LIST,
         };
-        let answer = self.api.call_with_format(Call::list(self.resource, &self.config.namespace, query, accept)).await;
+        let answer = self.api.call_with_format(Call::list(&self.resource, &self.config.namespace, query, accept)).await;
         self.apply_retry_after(answer)
     }
 
@@ -236,7 +236,7 @@ impl<S: Sink> Reflector<S> {
             true if prefers_protobuf::<S::Object>(&self.api) => PROTOBUF_METADATA,
             true => ACCEPT_METADATA,
         };
-        let answer = self.api.watch(self.resource, &self.config.namespace, query, accept).await;
+        let answer = self.api.watch(&self.resource, &self.config.namespace, query, accept).await;
         self.apply_retry_after(answer)
     }
 
@@ -304,7 +304,7 @@ impl<S: Sink> Reflector<S> {
         let version = version.unwrap_or_default();
         let evidence = format!("the newest version of {} is {version}, the cache has version {cached}", self.resource);
         // Another API server, behind the aggregation layer, has versions of its own. Its loss concerns this cache only.
-        if is_group_of_kubernetes(self.resource.group) {
+        if is_group_of_kubernetes(self.resource.group()) {
             self.api.history().report_lost_changes(&evidence);
         }
         self.forget_version = true;
@@ -401,7 +401,7 @@ impl<S: Sink> Reflector<S> {
     fn sample(&self, frame: &DecodedEvent<'_, S::Object>, format: WireFormat, line: &[u8]) {
         if let (Some(sampler), DecodedEvent::Put { entry, .. }) = (&self.config.write_sampler, frame) {
             let now = self.handled.map_or_else(|| self.api.clock().monotonic_now(), |(since, _)| since);
-            sampler.examine_watch_event(self.resource, entry.meta().resource_version, format, line, now);
+            sampler.examine_watch_event(&self.resource, entry.meta().resource_version, format, line, now);
         }
     }
 

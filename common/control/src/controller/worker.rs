@@ -200,7 +200,7 @@ impl<C: Controller> LoopState<C> {
                 tracing::debug!(logger = self.name, key = %key, why, "Waiting");
                 self.controller.on_waiting(key);
                 if let (Some(resource), Some(skips)) = (stale, &self.stale_skips) {
-                    skips.with_label_values(&[resource.group, resource.plural]).inc();
+                    skips.with_label_values(&[resource.group(), resource.plural()]).inc();
                 }
                 if at_most <= STALE_CACHE_RECHECK_INTERVAL {
                     self.awaiting.lock().insert(key.clone(), self.context.api.pace().begin_work());

@@ -30,8 +30,8 @@ pub struct Action {
     pub is_write: bool,
     /// Group, version and plural name of the object's API resource.
     pub resource: Resource,
-    /// Kind of the object in explanations.
-    pub kind: &'static str,
+    /// Kind of the object in explanations; `None` for the kind of the resource.
+    kind: Option<&'static str>,
     /// Namespace of the object; empty for a cluster-scoped one.
     pub namespace: Text,
     /// Name of the object. If the server generates the name, this is empty or a name for explanations.
@@ -50,7 +50,7 @@ impl Action {
             method: request.verb.http_method(),
             verb_text: request.verb_text,
             is_write: request.verb.is_write(),
-            resource: request.resource,
+            resource: request.resource.clone(),
             kind: request.kind,
             namespace: request.namespace.clone(),
             name: Arc::clone(&request.name),
@@ -65,7 +65,8 @@ impl Action {
 impl Action {
     /// Returns the text for `count` equal requests, such as `create 3 Pods`.
     fn describe(&self, count: usize) -> String {
-        let Self { verb_text: doing, kind, name, is_own_status: is_itself, .. } = self;
+        let kind = self.kind.unwrap_or(self.resource.kind());
+        let Self { verb_text: doing, name, is_own_status: is_itself, .. } = self;
         match (is_itself, count) {
             (true, _) => (*doing).to_owned(),
             (false, 0 | 1) if !name.is_empty() => format!("{doing} {kind} {name}"),

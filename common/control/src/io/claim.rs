@@ -78,7 +78,7 @@ impl<'a, C: HasMeta + Sync> ChildClaim<'a, C> {
         };
         let (released, adopted) = (with_children(release, released), with_children(adopt, adopted));
         ChildClaimResults {
-            resource: self.resource,
+            resource: self.resource.clone(),
             to_adopt: adopt.len(),
             released,
             adopted,
@@ -89,7 +89,8 @@ impl<'a, C: HasMeta + Sync> ChildClaim<'a, C> {
     fn release_request<N: MemoryNote>(&self, child: &C, io: Io<'_, N>) -> Request {
         let meta = child.meta();
         let body = io.encode_body(|| self.owner.release_patch(&meta.uid, self.finalizers));
-        let request = Request::patch(self.resource, meta, PatchFormat::Strategic, body).with_verb_text("release");
+        let request =
+            Request::patch(self.resource.clone(), meta, PatchFormat::Strategic, body).with_verb_text("release");
         request.with_role(ObjectRole::ReleasedChild).with_reason("the selector no longer matches it")
     }
 
@@ -102,7 +103,7 @@ impl<'a, C: HasMeta + Sync> ChildClaim<'a, C> {
             }
             adoption
         });
-        let request = Request::patch(self.resource, meta, PatchFormat::Strategic, body).with_verb_text("adopt");
+        let request = Request::patch(self.resource.clone(), meta, PatchFormat::Strategic, body).with_verb_text("adopt");
         request.with_role(ObjectRole::AdoptedChild).with_reason("the selector matches it and it has no controller")
     }
 }
@@ -114,14 +115,14 @@ const OWNER_LOST_LABEL: &str = "not_ours";
 /// terminating owner (kubernetes/kubernetes#42639).
 async fn check_may_adopt<N: MemoryNote>(io: Io<'_, N>, owner: &Owner) -> Result<(), SyncError> {
     let Owner { resource, namespace, name, uid: wanted, .. } = owner;
-    let request = Request::get(*resource, namespace, &Arc::from(name.as_str()));
+    let request = Request::get(resource.clone(), namespace, &Arc::from(name.as_str()));
     let answer = io.send(request.with_reason("an owner must exist and not be terminating to adopt")).await;
     let live = answer.and_then(|answer| answer.decode_metadata());
     let live = live.map_err(|refusal| SyncError::from_refusal("can't recheck DeletionTimestamp", &refusal))?;
     // A forecast has no live object and expects the check to succeed.
     let Some(Meta { uid, deletion_timestamp: deleted, .. }) = live else { return Ok(()) };
     let problem = if uid != *wanted {
-        format!("original {} {namespace}/{name} is gone: got uid {uid}, wanted {wanted}", resource.kind)
+        format!("original {} {namespace}/{name} is gone: got uid {uid}, wanted {wanted}", resource.kind())
     } else if let Some(at) = deleted {
         format!("{namespace}/{name} has just been deleted at {at}")
     } else {
@@ -206,7 +207,7 @@ impl<'a, C: HasMeta> ChildClaimResults<'a, C> {
     }
 
     fn failure_text(&self, (verb, child, refusal): (&str, &C, &Refusal)) -> String {
-        format!("cannot {verb} {} {}: {}", self.resource.kind, child.meta().key(), refusal.error)
+        format!("cannot {verb} {} {}: {}", self.resource.kind(), child.meta().key(), refusal.error)
     }
 
     /// Records one Event on the owner if the server denies releases or adoptions.

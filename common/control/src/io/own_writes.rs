@@ -162,27 +162,29 @@ impl<'r> SyncWrites<'r> {
             return false;
         }
         let mut has_waited_in_vain = false;
-        let (owner, resource) = (owner(), request.resource);
+        let (owner, resource) = (owner(), || request.resource.clone());
         let (namespace, name) = (&request.namespace, &request.name);
         let precondition = request.precondition.as_ref();
         for consequence in consequences {
             match (consequence, precondition) {
-                (AwaitChild, _) => ledger.record_creation(owner, resource, &fields.uid, fields.version),
-                (AwaitVersion, _) => ledger.record_write(owner, resource, fields.version),
+                (AwaitChild, _) => ledger.record_creation(owner, resource(), &fields.uid, fields.version),
+                (AwaitVersion, _) => ledger.record_write(owner, resource(), fields.version),
                 (AwaitUnansweredCreation, _) => {
-                    ledger.record_unanswered_creation(owner, resource, || {
+                    ledger.record_unanswered_creation(owner, resource(), || {
                         self.children.get().cloned().unwrap_or_default()
                     });
                 }
-                (AwaitDeletion, Some(judged)) => ledger.record_deletion(owner, resource, namespace, name, &judged.uid),
+                (AwaitDeletion, Some(judged)) => {
+                    ledger.record_deletion(owner, resource(), namespace, name, &judged.uid);
+                }
                 (ForgetDeletion, Some(judged)) => ledger.cancel_deletion(owner, &judged.uid),
                 (AwaitOwnerGone, Some(judged)) if judged.uid == *owner => {
-                    has_waited_in_vain |= ledger.record_missing_owner(owner, resource, namespace, name);
+                    has_waited_in_vain |= ledger.record_missing_owner(owner, resource(), namespace, name);
                 }
                 (AwaitNewerVersion, Some(Precondition { uid, version: Some(version) })) => {
                     let (namespace, name, uid) = (namespace.clone(), name.clone(), uid.clone());
                     let judged = Meta { namespace, name, uid, resource_version: *version, ..Meta::default() };
-                    has_waited_in_vain |= ledger.record_conflict(owner, resource, &judged);
+                    has_waited_in_vain |= ledger.record_conflict(owner, resource(), &judged);
                 }
                 (AwaitDeletion | ForgetDeletion | AwaitOwnerGone | AwaitNewerVersion, _) => {}
             }

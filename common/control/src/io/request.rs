@@ -122,8 +122,8 @@ pub struct Request {
     pub verb_text: &'static str,
     /// Group, version and plural name of the object's API resource.
     pub resource: Resource,
-    /// Kind of the object in explanations; the kind of the resource by default.
-    pub kind: &'static str,
+    /// Kind of the object in explanations; `None` for the kind of the resource.
+    pub kind: Option<&'static str>,
     /// Namespace of the object; empty for a cluster-scoped one.
     pub namespace: Text,
     /// Name of the object. If the server generates the name, this field is empty or a name for explanations.
@@ -148,15 +148,14 @@ impl Request {
         let (namespace, name) = (namespace.clone(), Arc::clone(name));
         let (doing, why) = (verb.as_str(), Cow::Borrowed(""));
         let (subresource, precondition, role, accept) = ("", None, ObjectRole::UntrackedObject, informer::ACCEPT_JSON);
-        let (kind, generate_name) = (resource.kind, Arc::default());
         Self {
             verb,
             verb_text: doing,
             resource,
-            kind,
+            kind: None,
             namespace,
             name,
-            generate_name,
+            generate_name: Arc::default(),
             subresource,
             precondition,
             role,
@@ -239,7 +238,7 @@ impl Request {
     /// Sets the kind that explanations show; by default the kind of the resource.
     #[must_use]
     pub fn with_kind(self, kind: &'static str) -> Self {
-        Self { kind, ..self }
+        Self { kind: Some(kind), ..self }
     }
 
     /// Sets the relation to the object of the sync, which determines the cache state for which the next sync waits.
@@ -263,13 +262,17 @@ impl Request {
     /// If the body cannot be encoded. Nothing is sent then.
     pub(super) fn to_api_call(&self, precondition: Option<Precondition>) -> Result<Call<'_>, api::Error> {
         let name = if matches!(self.verb, Verb::Create(_)) { "" } else { &*self.name };
-        let target =
-            RequestTarget { resource: self.resource, namespace: &self.namespace, name, subresource: self.subresource };
+        let target = RequestTarget {
+            resource: self.resource.clone(),
+            namespace: &self.namespace,
+            name,
+            subresource: self.subresource,
+        };
         let unsent = |error: String| api::Error::Unsent(format!("the body of the request cannot be encoded: {error}"));
         let encoded = |body: &RequestBody| body.0.clone().map_err(unsent);
         Ok(match &self.verb {
             Verb::Get => Call::get(target.path(), self.accept_header),
-            Verb::List(query) => Call::list(self.resource, &self.namespace, query, informer::ACCEPT_JSON),
+            Verb::List(query) => Call::list(&self.resource, &self.namespace, query, informer::ACCEPT_JSON),
             Verb::Create(body) => Call::create(target, encoded(body)?),
             Verb::Replace(body) => Call::replace(target, encoded(body)?),
             Verb::Patch(kind, body) => {

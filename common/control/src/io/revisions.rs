@@ -83,7 +83,7 @@ impl<'a> RevisionStoreRequest<'a> {
 }
 
 async fn owner_exists<N: MemoryNote>(io: Io<'_, N>, owner: &Owner) -> Result<bool, Refusal> {
-    let request = Request::get_metadata(owner.resource, &owner.namespace, &owner.name.as_str().into());
+    let request = Request::get_metadata(owner.resource.clone(), &owner.namespace, &owner.name.as_str().into());
     let precondition = Some(Precondition { uid: owner.uid.clone(), version: None });
     let request = Request { precondition, ..request }.with_reason("the owner may be missing like its revision");
     match io.send(request).await {

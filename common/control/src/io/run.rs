@@ -398,9 +398,9 @@ impl<'r, N: MemoryNote> SyncRun<'r, N> {
     async fn examine_stuck_cache(&self, request: &Request) {
         let Some(Precondition { uid, version: Some(cached) }) = &request.precondition else { return };
         let key = NamespacedName { namespace: request.namespace.clone(), name: Arc::clone(&request.name) };
-        let (resource, api) = (request.resource, &self.executor.api);
+        let (resource, api) = (&request.resource, &self.executor.api);
         let in_flight = self.count_in_flight();
-        let answer = api.get(RequestTarget::object(resource, &request.namespace, &request.name)).await;
+        let answer = api.get(RequestTarget::object(resource.clone(), &request.namespace, &request.name)).await;
         drop(in_flight);
         let live = match answer.map(|answer| AnswerMetadata::parse(&answer)) {
             Ok(Ok(live)) => Some(live).filter(|live| live.uid == *uid),

@@ -26,8 +26,7 @@ use crate::{
     selector::Selector,
 };
 
-const SETS: Resource =
-    Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
+const SETS: Resource = Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet");
 
 /// A number that a sync stores in the memory of the test controller, where the test finds it.
 #[derive(Debug)]
@@ -424,7 +423,7 @@ async fn the_second_write_of_an_object_follows_the_first() {
         world.requests.lock().iter().map(|(_, body)| body["metadata"]["resourceVersion"].clone()).collect();
     assert_eq!(versions, ["5", "6"]);
     assert_eq!(*world.events.lock(), ["Wrote: Ok(6)"]);
-    assert!(world.ledger.may_have_unseen_write(&Uid::new("SET"), PODS));
+    assert!(world.ledger.may_have_unseen_write(&Uid::new("SET"), &PODS));
 }
 
 /// Changes the controller's memory and sends nothing.

@@ -74,7 +74,7 @@ async fn watch_lease_once(
     let timeout = api.clock().jitter(WATCH_DURATION, 1.0).as_secs();
     // Without a `resourceVersion` the watch begins with the current Lease.
     let query = format!("watch=true&fieldSelector=metadata.name%3D{}&timeoutSeconds={timeout}", settings.name);
-    let mut lines = api.watch(LEASES, &settings.namespace, &query, "application/json").await?;
+    let mut lines = api.watch(&LEASES, &settings.namespace, &query, "application/json").await?;
     while let Some(line) = lines.next_frame().await? {
         let event: Value = serde_json::from_slice(&line)?;
         let spec = &event["object"]["spec"];

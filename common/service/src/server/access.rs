@@ -380,21 +380,15 @@ async fn send_review<R>(api: &Api, review: &R) -> Result<R, Rejection>
 where
     R: k8s_openapi::Resource<Scope = ClusterResourceScope> + Serialize + DeserializeOwned,
 {
-    let resource = Resource {
-        group: R::GROUP,
-        version: R::VERSION,
-        plural: R::URL_PATH_SEGMENT,
-        kind: R::KIND,
-        is_namespaced: false,
-    };
+    let resource = Resource::cluster_scoped(R::GROUP, R::VERSION, R::URL_PATH_SEGMENT, R::KIND);
     let reviewed =
-        tokio::time::timeout(REVIEW_TIMEOUT, api.create(RequestTarget::object(resource, "", ""), review)).await;
+        tokio::time::timeout(REVIEW_TIMEOUT, api.create(RequestTarget::object(resource.clone(), "", ""), review)).await;
     let answer = match reviewed {
         Ok(answer) => answer.and_then(|bytes| Ok(serde_json::from_slice::<R>(&bytes)?)),
         Err(_) => Err(Error::OutcomeUnknown(format!("no answer within {}s", REVIEW_TIMEOUT.as_secs()))),
     };
     answer.map_err(|error| {
-        tracing::error!(err = %error, review = resource.kind, "Cannot review a request with the API server");
+        tracing::error!(err = %error, review = resource.kind(), "Cannot review a request with the API server");
         Rejection::Unavailable
     })
 }

@@ -32,8 +32,7 @@ pub(super) const MANY: Cascade = Cascade {
 };
 
 const NAME: &str = "bench";
-const CONFIG_MAPS: Resource =
-    Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", is_namespaced: true };
+const CONFIG_MAPS: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
 
 fn deployment_of(name: &str, pods: u32) -> Value {
     let mut object = deployment(name).replicas(pods).build();

@@ -169,13 +169,14 @@ impl DependentVersion<'_> {
     }
 
     fn place_of(&self, owner: &OwnerWithState) -> Result<ObjectLocation, SyncError> {
-        let Some(resource) = owner.resource else { return Err(unserved_kind_error(&owner.kind_in_reference())) };
-        if resource.is_namespaced && self.location.namespace.is_empty() {
+        let Some(resource) = &owner.resource else { return Err(unserved_kind_error(&owner.kind_in_reference())) };
+        if resource.is_namespaced() && self.location.namespace.is_empty() {
             let text = format!("{} is cluster-scoped and names a namespaced owner", self.location.describe());
             return Err(SyncError::new("scope", text).with_retry_policy(RetryPolicy::NextEvent));
         }
-        let namespace = if resource.is_namespaced { self.location.namespace.clone() } else { "".into() };
+        let namespace = if resource.is_namespaced() { self.location.namespace.clone() } else { "".into() };
         let OwnerRef { name, uid, .. } = &owner.reference;
+        let resource = resource.clone();
         Ok(ObjectLocation { resource, namespace, name: name.as_str().into(), uid: uid.clone() })
     }
 
@@ -184,7 +185,7 @@ impl DependentVersion<'_> {
         let request = Request {
             verb: Verb::Delete(Some(propagation), None),
             precondition: Some(self.write_precondition()),
-            ..Request::delete(self.location.resource, &self.location.meta())
+            ..Request::delete(self.location.resource.clone(), &self.location.meta())
         };
         let why = format!("no owner keeps it; propagation policy {propagation}");
         match io.send(request.with_role(ObjectRole::SyncedObject).with_reason(why)).await {

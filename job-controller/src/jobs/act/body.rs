@@ -6,7 +6,6 @@ use common::{
     intern::{Labels, Text},
     json::{RawJson, null_as_default},
     meta::OwnerRef,
-    pods::PODS,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
@@ -114,8 +113,8 @@ impl PodBodyBuilder {
             }
         });
         Body {
-            kind: PODS.kind,
-            api_version: PODS.version,
+            kind: "Pod",
+            api_version: "v1",
             metadata: Metadata {
                 generate_name: self.pod_generate_name(pod.completion_index),
                 labels,

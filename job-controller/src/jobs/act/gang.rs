@@ -56,7 +56,7 @@ pub(super) async fn ensure_workload_and_pod_group(
                         planned = PodScheduling::CreatePodGroup(Arc::new(made));
                         continue;
                     }
-                    Err(refusal) => (refusal, WORKLOADS.kind, &mut workload_attempts),
+                    Err(refusal) => (refusal, "Workload", &mut workload_attempts),
                 }
             }
             PodScheduling::CreatePodGroup(workload) => {
@@ -66,7 +66,7 @@ pub(super) async fn ensure_workload_and_pod_group(
                     Ok(made) => {
                         return Ok(Some(made.map_or_else(Text::default, |made| Text::new(&made.metadata.name))));
                     }
-                    Err(refusal) => (refusal, POD_GROUPS.kind, &mut group_attempts),
+                    Err(refusal) => (refusal, "PodGroup", &mut group_attempts),
                 }
             }
         };
@@ -91,7 +91,7 @@ pub(super) async fn ensure_workload_and_pod_group(
 fn workload_request(snapshot: &Snapshot, io: Io<'_>) -> Request {
     let job = &*snapshot.job;
     let spec = || {
-        let reference = json!({"apiGroup": JOBS.group, "kind": JOBS.kind, "name": job.metadata.name});
+        let reference = json!({"apiGroup": JOBS.group(), "kind": JOBS.kind(), "name": job.metadata.name});
         let policy = json!({"gang": {"minCount": job.parallelism}});
         let templates = json!([{"name": pod_group_template_name(job), "schedulingPolicy": policy}]);
         json!({"controllerRef": reference, "podGroupTemplates": templates})
@@ -110,7 +110,7 @@ fn group_request(snapshot: &Snapshot, workload: &Workload, io: Io<'_>) -> Option
     // A plain owner reference, without `blockOwnerDeletion`, because the Workload may be deleted before the group.
     let origin = OwnerRef {
         api_version: Text::new(&WORKLOADS.api_version()),
-        kind: Text::new(WORKLOADS.kind),
+        kind: Text::new(WORKLOADS.kind()),
         name: Text::new(&of.name),
         uid: of.uid.clone(),
         ..OwnerRef::default()
@@ -130,7 +130,7 @@ fn create_request<S: Serialize>(
     let owner = &snapshot.owner;
     let body = io.encode_body(|| {
         let owners: Vec<OwnerRef> = std::iter::once(owner.controller_reference()).chain(origin).collect();
-        json!({"apiVersion": resource.api_version(), "kind": resource.kind, "spec": spec(),
+        json!({"apiVersion": resource.api_version(), "kind": resource.kind(), "spec": spec(),
             "metadata": {"name": name, "namespace": owner.namespace, "ownerReferences": owners}})
     });
     Request::create(resource, &owner.namespace, &name.into(), body).with_role(ObjectRole::AwaitedObject)

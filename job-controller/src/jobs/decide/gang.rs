@@ -77,7 +77,7 @@ fn is_new(job: &Job, situation: &PodSummary) -> bool {
 pub fn is_left_over_from_deleted_job(object: &Meta, job: &Job) -> bool {
     let api_version = JOBS.api_version();
     let named_alike = |owner: &OwnerRef| {
-        owner.kind == JOBS.kind && *owner.api_version == *api_version && *owner.name == *job.metadata.name
+        owner.kind == JOBS.kind() && *owner.api_version == *api_version && *owner.name == *job.metadata.name
     };
     object.controller().is_some_and(|owner| named_alike(owner) && owner.uid != job.metadata.uid)
 }

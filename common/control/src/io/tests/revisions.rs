@@ -49,7 +49,7 @@ async fn a_revision_whose_name_is_taken_is_compared() {
     let world = world(granting);
     world.run(store).await.0.unwrap();
     assert_eq!(world.requests(), ["POST controllerrevisions"]);
-    assert!(world.ledger.may_have_unseen_write(&Uid::new("SET"), CONTROLLER_REVISIONS));
+    assert!(world.ledger.may_have_unseen_write(&Uid::new("SET"), &CONTROLLER_REVISIONS));
 }
 
 async fn store_if_still_there(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
