@@ -72,7 +72,7 @@ fn map(name: &str, owners: &[&Value]) -> Value {
 
 async fn gone(c: &Context, resource: Resource, name: &str) -> Outcome {
     c.until(&format!("{resource} {name} to be gone"), async || {
-        c.get(resource, name).await.is_err_and(|refused| refused.code == 404).then_some(())
+        c.get(resource.clone(), name).await.is_err_and(|refused| refused.code == 404).then_some(())
     })
     .await
 }
@@ -98,12 +98,12 @@ async fn delete_with(c: &Context, resource: Resource, owner: &Value, dependents:
     let of = |objects: Vec<Value>| objects.into_iter().filter(|o| is_of(o, owner)).collect::<Vec<_>>();
     let before = c
         .until(&format!("{dependents} of {name}"), async || {
-            Some(of(c.list(dependents).await.ok()?)).filter(|all| !all.is_empty())
+            Some(of(c.list(dependents.clone()).await.ok()?)).filter(|all| !all.is_empty())
         })
         .await?;
-    c.delete(resource, name, policy).await?;
+    c.delete(resource.clone(), name, policy).await?;
     gone(c, resource, name).await?;
-    let left = c.list(dependents).await?;
+    let left = c.list(dependents.clone()).await?;
     if policy == "Foreground" {
         c.check(of(left).is_empty(), "the owner goes last").await?;
     } else if policy == "Orphan" {
@@ -113,12 +113,12 @@ async fn delete_with(c: &Context, resource: Resource, owner: &Value, dependents:
     if policy == "Orphan" {
         return c
             .stays("what was released", Duration::from_secs(1), async || {
-                c.list(dependents).await.is_ok_and(|all| before.iter().all(|object| is_left(object, &all)))
+                c.list(dependents.clone()).await.is_ok_and(|all| before.iter().all(|object| is_left(object, &all)))
             })
             .await;
     }
     c.until(&format!("{dependents} of {name} to be gone"), async || {
-        let all = c.list(dependents).await.ok()?;
+        let all = c.list(dependents.clone()).await.ok()?;
         (!before.iter().any(|object| is_left(object, &all))).then_some(())
     })
     .await

@@ -187,8 +187,9 @@ fn object(owners: &[(&str, Option<bool>)], finalizers: &[&str], phase: &str) -> 
 /// An object that cannot concern a controller, as its head says, is never kept, in either format.
 fn agree<K: Object>(object: &Value) {
     let mut object = object.clone();
-    let kind = K::RESOURCE.kind();
-    object["apiVersion"] = json!(K::RESOURCE.api_version());
+    let resource = K::RESOURCE;
+    let kind = resource.kind();
+    object["apiVersion"] = json!(resource.api_version());
     object["kind"] = json!(kind);
     let unwanted = if kind == "ControllerRevision" { "status" } else { "data" };
     object.as_object_mut().unwrap().remove(unwanted);

@@ -118,8 +118,8 @@ fn the_component_of_gangs_opens_the_gates_and_the_api_that_they_need() {
         .map(|gate| format!("{}=true", gate.name));
     assert_eq!(patch("Deployment"), format!("--feature-gates={}", gates.join(",")));
     let rule = patch("ClusterRole");
-    assert_eq!(strings(&rule["apiGroups"]), [WORKLOADS.group]);
-    assert_eq!(strings(&rule["resources"]), [WORKLOADS.plural, POD_GROUPS.plural]);
+    assert_eq!(strings(&rule["apiGroups"]), [WORKLOADS.group()]);
+    assert_eq!(strings(&rule["resources"]), [WORKLOADS.plural(), POD_GROUPS.plural()]);
     assert_eq!(strings(&rule["verbs"]), ["get", "list", "watch", "create"]);
 }
 
