@@ -6,11 +6,7 @@
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
-use common::{
-    conditions::seconds,
-    io::{self, ObjectRole, RefusalClass, Request, Requeue, RetryPolicy, SyncError, Verb},
-    meta::{Meta, ResourceVersion, Uid},
-};
+use common::{conditions::seconds, io::{Verb, self}, prelude::*};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

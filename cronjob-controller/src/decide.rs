@@ -7,7 +7,7 @@ pub mod runs;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use common::meta::Uid;
+use common::prelude::*;
 
 pub use create::{parse_schedule_ignoring_unknown_time_zone, parse_schedule_with_time_zone};
 

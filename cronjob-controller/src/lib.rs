@@ -52,21 +52,7 @@ mod world;
 
 use std::sync::Arc;
 
-use common::{
-    app::ProgramDefinition,
-    consistency::Ledger,
-    controller::{Controller, Loop, Observation},
-    events::InvolvedObject,
-    informer::{AnyInformer, Informer, handler_from_method},
-    io::{Io, Requeue, SyncError},
-    meta::{NamespacedName, Uid},
-    metrics::Histogram,
-    queue::{BackoffSettings, Queue},
-    runtime::{LoopContext, LoopDefinition, RunningLoop},
-    second_writer::OwnedWrites,
-    settings::{EXPECTATIONS_TIMEOUT, Tunable, WorkersFlag},
-    store::Store,
-};
+use common::{app::ProgramDefinition, controller::Observation, metrics::Histogram, prelude::*, second_writer::OwnedWrites, settings::{EXPECTATIONS_TIMEOUT, Tunable, WorkersFlag}};
 use jiff::Timestamp;
 
 use crate::{

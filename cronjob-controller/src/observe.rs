@@ -2,15 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use common::{
-    consistency::LedgerCache,
-    controller::Observation,
-    io::SyncError,
-    map::HashSet,
-    meta::NamespacedName,
-    refs::{self, Owner},
-    store::{ByController, IndexValue},
-};
+use common::{consistency::LedgerCache, controller::Observation, prelude::*, refs};
 use jiff::Timestamp;
 
 use crate::{CronJobController, objects::CRON_JOBS, snapshot::Snapshot};
@@ -53,18 +45,7 @@ impl CronJobController {
 mod tests {
     use std::sync::Arc;
 
-    use common::{
-        api::Api,
-        clock::Clock,
-        events::EventRecorder,
-        gate::closed_write_gate,
-        meta::{ResourceVersion, Uid},
-        metrics::Metrics,
-        queue::{BackoffSettings, Queue},
-        runtime::{LoopContext, LoopParts, SharedValues},
-        settings::OperatorSettings,
-        store::CacheEntry,
-    };
+    use common::{api::Api, gate::closed_write_gate, metrics::Metrics, prelude::*, runtime::{LoopParts, SharedValues}, settings::OperatorSettings, store::CacheEntry};
     use sandbox::Sandbox;
     use serde_json::json;
 

@@ -2,12 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use common::{
-    controller::SyncPlan,
-    events::EventType,
-    intern::Text,
-    meta::{ResourceVersion, Uid},
-};
+use common::prelude::*;
 use jiff::Timestamp;
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{intern::Text, refs::Owner};
+use common::prelude::*;
 use jiff::Timestamp;
 
 use crate::objects::{CronJob, Job};

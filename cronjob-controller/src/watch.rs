@@ -2,15 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    clock::Clock,
-    consistency::Ledger,
-    controller::events::{EventRecorder, InvolvedObject},
-    meta::{Meta, NamespacedName},
-    owners::controlling_owner,
-    queue::{Priority, Queue},
-    store::{CacheEvent, ChangeOrigin, Store},
-};
+use common::prelude::*;
 
 use crate::{
     decide::{parse_schedule_ignoring_unknown_time_zone, runs},

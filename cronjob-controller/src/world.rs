@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::refs::Owner;
+use common::prelude::*;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

@@ -66,19 +66,12 @@ pub mod orphans;
 pub mod ttl;
 
 mod options;
-mod untrack;
 #[cfg(test)]
 mod world;
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    app::ProgramDefinition,
-    controller::Loop,
-    queue::BackoffSettings,
-    runtime::{LoopContext, LoopDefinition, LoopPair, RunningLoop},
-    second_writer::OwnedWrites,
-};
+use common::{app::ProgramDefinition, prelude::*, runtime::LoopPair, second_writer::OwnedWrites};
 
 pub use options::*;
 
@@ -115,8 +108,8 @@ fn backoff() -> BackoffSettings {
 }
 
 fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
-    let queue = context.new_queue("job", backoff());
-    let orphans = context.new_queue("job_orphan_pod", backoff());
+    let queue = context.new_queue_with_backoff("job", backoff());
+    let orphans = context.new_queue_with_backoff("job_orphan_pod", backoff());
     let workers = context.settings.worker_count(&CONCURRENT_JOB_SYNCS);
     let controller = Arc::new(JobController::new(context.clone(), queue.clone(), orphans.clone()));
     let orphan_controller = Arc::new(OrphanController(Arc::clone(&controller)));

@@ -2,13 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    controller::{Decision, Explanation},
-    map::HashSet,
-    meta::Uid,
-    pod_creation_pauses::PodCreationPause,
-    refs::Owner,
-};
+use common::{controller::{Decision, Explanation}, pod_creation_pauses::PodCreationPause, prelude::*};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -17,7 +11,7 @@ use crate::{
         JobController,
         decide::decide,
         observe::claim_pods,
-        plan::{NewPod, PodToDelete, ScalingDecision, SyncPlan},
+        plan::{NewPod, PodToDelete, ScalingDecision, JobSyncPlan},
         snapshot::{DecisionSettings, FailureRecord, SharedPod, Snapshot, UnseenWrites},
     },
     objects::{
@@ -246,7 +240,7 @@ impl SyncFixture {
         let owner = Owner::new(JOBS, &job.metadata);
         let pods: Vec<SharedPod> = self.pods.iter().map(PodBuilder::build).collect();
         let why = "2 deleted pods".to_owned();
-        let unseen_writes = UnseenWrites {
+        let pending_writes = UnseenWrites {
             description: why,
             max_wait: Duration::from_secs(9),
             has_stale_objects: self.has_stale_objects,
@@ -262,7 +256,7 @@ impl SyncFixture {
             failure_record: self.failure_record,
             scheduling_objects: None,
             pod_creation_pause: self.pod_creation_pause,
-            unseen_writes: self.has_unseen_writes.then_some(unseen_writes),
+            pending_writes: self.has_unseen_writes.then_some(pending_writes),
             decision_settings: self.decision_settings,
             now: sync_time_plus_seconds(0),
             owner,
@@ -270,7 +264,7 @@ impl SyncFixture {
         }
     }
     /// Returns the plan of the sync. Panics if the Job is not synced, for example because it has finished.
-    pub(crate) fn plan(&self) -> SyncPlan {
+    pub(crate) fn plan(&self) -> JobSyncPlan {
         decide(&self.snapshot()).sync_plan.unwrap()
     }
     /// Returns the first status that the plan writes.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::intern::Text;
+use common::prelude::*;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

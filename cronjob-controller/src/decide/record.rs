@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::meta::Uid;
+use common::prelude::*;
 
 use super::runs::{saw_completed_job_event, unrecorded_run_of_job};
 use crate::{

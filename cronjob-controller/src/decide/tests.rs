@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{controller::Decision, intern::Text};
+use common::{controller::Decision, prelude::*};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -9,7 +9,7 @@
 //!    the first status, and which Pods lose their finalizers after the status is written.
 //! 3. After these finalizers are removed, [`second_status::decide_second_status`] decides the second status, and whether it
 //!    contains the end.
-//! 4. [`requeue::decide_requeue`] decides when the Job is synced again.
+//! 4. [`decide_requeue`] decides when the Job is synced again.
 
 pub mod backoff;
 mod conditions;
@@ -19,17 +19,12 @@ pub mod first_status;
 pub mod gang;
 pub mod manage;
 pub mod pod_summary;
-pub mod requeue;
 pub mod second_status;
-pub mod suspend;
-
-#[cfg(test)]
-mod tests;
 
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    plan::{Plan, PodSummary, ScalingDecision, SkipReason, SyncPlan},
+    plan::{Plan, PodSummary, ScalingDecision, SkipReason, JobSyncPlan},
     snapshot::{SharedPod, Snapshot},
 };
 use crate::objects::{CompletionMode, Job};
@@ -48,18 +43,18 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
 }
 
 /// Decides how to sync a Job that adopts only the Pods in `adopted`.
-pub fn decide_with_adopted_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> SyncPlan {
-    let situation = PodSummary::new(snapshot, pod_summary::controlled_pods(snapshot, adopted));
-    let gang = gang::decide_pod_scheduling(snapshot, &situation, snapshot.scheduling_objects.as_ref());
-    let manage = manage::decide_scaling(snapshot, &situation);
+pub fn decide_with_adopted_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> JobSyncPlan {
+    let pod_summary = PodSummary::new(snapshot, pod_summary::controlled_pods(snapshot, adopted));
+    let gang = gang::decide_pod_scheduling(snapshot, &pod_summary, snapshot.scheduling_objects.as_ref());
+    let scaling_decision = manage::decide_scaling(snapshot, &pod_summary);
     let managed =
-        manage::pod_counts_after_scaling(snapshot, &situation, &manage, &manage.expected_pod_writes(&situation));
-    let tracked = first_status::decide_first_status(snapshot, &situation, &manage, &managed, snapshot.now);
-    let requeue_after = requeue_after(snapshot, &situation, &manage);
-    SyncPlan {
-        pod_summary: situation,
+        manage::pod_counts_after_scaling(snapshot, &pod_summary, &scaling_decision, &scaling_decision.expected_pod_writes(&pod_summary));
+    let tracked = first_status::decide_first_status(snapshot, &pod_summary, &scaling_decision, &managed, snapshot.now);
+    let requeue_after = requeue_after(snapshot, &pod_summary, &scaling_decision);
+    JobSyncPlan {
+        pod_summary: pod_summary,
         pod_scheduling: gang,
-        scaling_decision: manage,
+        scaling_decision: scaling_decision,
         pod_counts_after_scaling: managed,
         first_status_write: tracked,
         requeue_after,
@@ -68,16 +63,16 @@ pub fn decide_with_adopted_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> S
 
 /// Returns the time until the earliest of active deadline, creation of a postponed Pod, end of a pause of creations, and end of
 /// the wait for stale caches.
-fn requeue_after(snapshot: &Snapshot, situation: &PodSummary, manage: &ScalingDecision) -> Option<Duration> {
+fn requeue_after(snapshot: &Snapshot, pod_summary: &PodSummary, scaling_decision: &ScalingDecision) -> Option<Duration> {
     let deadline =
-        if situation.decided_job_end.is_none() { end::time_until_active_deadline(snapshot, situation) } else { None };
-    let postponed = match manage {
+        if pod_summary.decided_job_end.is_none() { end::time_until_active_deadline(snapshot, pod_summary) } else { None };
+    let postponed = match scaling_decision {
         ScalingDecision::PostponeCreate { remaining_backoff: wait, .. } => Some(*wait),
         ScalingDecision::Create { remaining_backoff: wait, .. } => *wait,
         ScalingDecision::CreationPaused(pause) => pause.requeue_after(),
         _ => None,
     };
-    let unseen = snapshot.unseen_writes.as_ref().map(|unseen| unseen.max_wait);
+    let unseen = snapshot.pending_writes.as_ref().map(|unseen| unseen.max_wait);
     [deadline, postponed, unseen].into_iter().flatten().min()
 }
 
@@ -115,3 +110,40 @@ fn reason_to_skip(job: &Job) -> Option<SkipReason> {
     }
     job.selector.validation_error().map(|problem| SkipReason::InvalidSelector(problem.clone()))
 }
+
+/// Decides when the Job is synced again. `untracked` is the number of counted Pods that lost their finalizer in this sync.
+pub fn decide_requeue(
+    snapshot: &Snapshot,
+    plan: &JobSyncPlan,
+    tracked: &FirstStatusWrite,
+    writes: &PodWrites,
+    untracked: usize,
+) -> Requeue {
+    // If this sync has reached its limit of UIDs or Pods, the next sync starts without delay.
+    if tracked.is_uid_list_full || has_reached_pod_limit(snapshot, &plan.scaling_decision, writes) {
+        return Requeue::After(Duration::ZERO);
+    }
+    if writes.conflict_count > 0 {
+        // After a conflict in a sync that changed a Pod, the next sync starts without delay, and waits until the cache shows
+        // the changed Pods. If no Pod was changed, the same conflict may occur again, so the back-off applies.
+        let has_progressed = writes.created_pod_count + writes.deleted_pod_count + untracked > 0;
+        return if has_progressed { Requeue::After(Duration::ZERO) } else { Requeue::Conflict };
+    }
+    // The loop knows only the delay of the first plan. After a refused adoption, `plan` is newer, and its delay applies.
+    plan.requeue_after.map_or(Requeue::AfterPlannedDelay, Requeue::After)
+}
+
+/// Whether the sync has created or deleted `max_pods_per_sync` Pods, so that the next sync may have to continue.
+fn has_reached_pod_limit(snapshot: &Snapshot, scaling_decision: &ScalingDecision, writes: &PodWrites) -> bool {
+    let most = snapshot.decision_settings.max_pods_per_sync;
+    match scaling_decision {
+        ScalingDecision::Create { pods, missing_pods: missing, .. } => {
+            writes.created_pod_count == pods.len() && pods.len() == most && *missing > pods.len()
+        }
+        ScalingDecision::ScaleDown(pods_to_delete) => writes.deleted_pod_count == pods_to_delete.len() && pods_to_delete.len() == most,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

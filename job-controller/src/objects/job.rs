@@ -1,13 +1,6 @@
 //! The fields of a Job that this program reads.
 
-use common::{
-    intern::Text,
-    json::RawJson,
-    meta::Meta,
-    object::{Object, Resource},
-    selector::Selector,
-    store::ByNamespace,
-};
+use common::{json::RawJson, prelude::*, store::ByNamespace};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, IgnoredAny},

@@ -2,17 +2,7 @@
 
 use std::{borrow::Cow, ops::Deref};
 
-use common::{
-    conditions::seconds,
-    head::ObjectHead,
-    intern::{Labels, Text},
-    json::JsonStr,
-    meta::{Meta, MetaWithGracePeriod},
-    object::{Object, Resource},
-    pods::{self, PODS, Phase, Pod, Readiness},
-    store::{ByController, OrphansByNamespace},
-    wire::{MessageSchema, messages},
-};
+use common::{conditions::seconds, head::ObjectHead, intern::Labels, json::JsonStr, meta::MetaWithGracePeriod, pods::{PODS, Phase, Pod, Readiness, self}, prelude::*, wire::{MessageSchema, messages}};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
 

@@ -1,6 +1,6 @@
 //! The policies of a Job: actions for failed Pods, and success before all indexes have succeeded.
 
-use common::{intern::Text, json::null_as_default};
+use common::{json::null_as_default, prelude::*};
 use serde::{Deserialize, Deserializer};
 
 use super::pod::CachedPod;

@@ -2,13 +2,7 @@
 //!
 //! The APIs of both kinds are alpha, and watched only if the gate `WorkloadWithJob` is on.
 
-use common::{
-    intern::Text,
-    json::RawJson,
-    meta::Meta,
-    object::{Object, Resource},
-    store::{IndexValue, StoreIndex},
-};
+use common::{json::RawJson, prelude::*, store::StoreIndex};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::prelude::SyncPlan;
+use common::prelude::*;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{jobs::plan::format_whole_seconds, objects::Job};

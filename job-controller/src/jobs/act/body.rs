@@ -2,12 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use common::{
-    intern::{Labels, Text},
-    json::{RawJson, null_as_default},
-    meta::OwnerRef,
-    pods::PODS,
-};
+use common::{intern::Labels, json::{RawJson, null_as_default}, pods::PODS, prelude::*};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 

@@ -1,20 +1,14 @@
 //! Sends the writes that count finished Pods, in the order that [`crate::jobs::decide::first_status`] describes.
 
-use common::{
-    api,
-    events::EventType,
-    io::{Refusal, RefusalClass, Request, SyncError},
-};
+use common::{api, prelude::*};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{
-    finalizers::{FinalizerRemovalResult, remove_finalizers},
-    note::{Io, Note},
-};
+use super::finalizers::{FinalizerRemoval, remove_finalizers};
 use crate::{
     jobs::{
-        decide::second_status,
+        JobController,
+        decide::second_status::decide_second_status,
         plan::{FirstStatusWrite, JobEnd, JobResult, PodCountsAfterScaling, PodSummary, SecondStatusWrite},
         snapshot::Snapshot,
     },
@@ -34,68 +28,67 @@ struct Answer {
 /// A failed write stops the sequence, and the next sync continues from the state on the server. Upstream: `pkg/controller/job`,
 /// `flushUncountedAndRemoveFinalizers`.
 pub(super) async fn write_statuses_and_remove_finalizers<'a>(
-    snapshot: &Snapshot,
-    situation: &'a PodSummary,
-    managed: &PodCountsAfterScaling,
-    tracked: &FirstStatusWrite,
-    io: Io<'_>,
-) -> Result<FinalizerRemovalResult<'a>, SyncError> {
-    let job = &*snapshot.job;
+    Snapshot { job, owner, .. }: &Snapshot,
+    pod_summary: &'a PodSummary,
+    pod_counts: &PodCountsAfterScaling,
+    first_status: &FirstStatusWrite,
+    io: Io<'_, JobController>,
+) -> Result<FinalizerRemoval<'a>, SyncError> {
     let mut stored = StoredStatus { job, status: job.status.clone() };
-    if tracked.is_status_changed {
-        let interim = managed.job_end_to_write.as_ref().filter(|end| end.is_newly_decided);
+    if first_status.is_status_changed {
+        let interim = pod_counts.job_end_to_write.as_ref().filter(|end| end.is_newly_decided);
         let why = interim.map_or_else(String::new, |end| format!("{} ({})", end.interim_condition_type(), end.reason));
-        match stored.write(&tracked.status, why, io).await {
-            Ok(()) => io.apply_memory_note(Note::FailureRecordChanged(situation.failure_record)),
-            Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(FinalizerRemovalResult::default()),
+        match stored.write(&first_status.status, why, io).await {
+            Ok(()) => io.update_memory(|controller| {
+                let record = Some(pod_summary.failure_record);
+                controller.memory.update_job_memory(&owner.uid, |memory| memory.failure_record = record);
+            }),
+            Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(FinalizerRemoval::default()),
             Err(refusal) => {
                 return Err(SyncError::from_refusal("tracking status: adding uncounted pods to status", &refusal));
             }
         }
     }
 
-    if !tracked.pod_counts_by_policy_action.is_empty() {
-        io.apply_memory_note(Note::PolicyActionsTaken(tracked.pod_counts_by_policy_action.clone()));
+    if !first_status.pod_counts_by_policy_action.is_empty() {
+        io.update_memory(|controller| {
+            for (action, pods) in &first_status.pod_counts_by_policy_action {
+                controller.metrics.record_failure_policy_action(*action, *pods);
+            }
+        });
     }
-    let pods =
-        tracked.pod_positions_to_remove_finalizer_from.iter().map(|position| &situation.pods[*position].pod).collect();
-    let untracked = remove_finalizers(pods, "", io).await;
+    let positions = &first_status.pod_positions_to_remove_finalizer_from;
+    let pods = positions.iter().map(|position| &pod_summary.pods[*position].pod).collect();
+    let finalizer_removal = remove_finalizers(&owner.uid, pods, "", io).await;
 
-    let SecondStatusWrite {
-        status,
-        write_reason: reason,
-        job_end: end,
-        status_with_start_time: with_start,
-        has_too_many_successes: has_surplus,
-    } = second_status::decide_second_status(
-        snapshot,
-        tracked,
-        managed,
-        &stored.status,
-        &untracked.pods_without_finalizer,
-        io.now(),
-    );
-    if let Some(reason) = reason {
-        let mut written = stored.write(&status, reason, io).await;
-        if let (Err(refusal), Some(with_start)) = (&written, &with_start)
+    let pods_without_finalizer = &finalizer_removal.pods_without_finalizer;
+    let SecondStatusWrite { status, write_reason, job_end, status_with_start_time, has_too_many_successes } =
+        decide_second_status(job, first_status, pod_counts, &stored.status, pods_without_finalizer, io.now());
+    if let Some(write_reason) = write_reason {
+        let mut written = stored.write(&status, write_reason, io).await;
+        if let (Err(refusal), Some(status)) = (&written, &status_with_start_time)
             && requires_start_time(&refusal.error)
         {
-            written = stored.write(with_start, String::new(), io).await;
+            written = stored.write(status, String::new(), io).await;
         }
         match written {
             Ok(()) => {}
-            Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(untracked),
+            Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(finalizer_removal),
             Err(refusal) => {
                 return Err(SyncError::from_refusal("tracking status: removing uncounted pods from status", &refusal));
             }
         }
     }
-    if let Some(end) = end {
-        report_end(&end, has_surplus, io);
-        io.apply_memory_note(Note::JobFinished(Box::new(end)));
+    if let Some(job_end) = job_end {
+        record_end_event(&job_end, has_too_many_successes, io);
+        io.update_memory(|controller| {
+            controller.memory.update_job_memory(&owner.uid, |memory| memory.has_written_job_end = true);
+            controller.metrics.record_finished_job(job, &job_end);
+        });
     }
-    untracked.record_denied_removal_event(io);
-    untracked.first_error("tracking status: removing the finalizer of pod").map_or(Ok(untracked), Err)
+    finalizer_removal.record_denied_removal_event(io);
+    let error = finalizer_removal.first_error("tracking status: removing the finalizer of pod");
+    error.map_or(Ok(finalizer_removal), Err)
 }
 
 /// A Job and its status on the server: as cached until the first write, then as in the server's last answer.
@@ -106,22 +99,22 @@ struct StoredStatus<'a> {
 
 impl StoredStatus<'_> {
     /// Writes a status. The precondition is the version after the last write of this sync, or else the cached version.
-    async fn write(&mut self, status: &JobStatus, why: String, io: Io<'_>) -> Result<(), Refusal> {
+    async fn write(&mut self, status: &JobStatus, why: String, io: Io<'_, JobController>) -> Result<(), Refusal> {
         let body = io.encode_body(|| json!({"status": status}));
         let request = Request::patch_status(JOBS, &self.job.metadata, body).with_reason(why);
         let answer = io.send_and_decode::<Answer>(request).await?;
         let written = answer.map_or_else(|| status.clone(), |answer| answer.status.unwrap_or_default());
         let before = std::mem::replace(&mut self.status, written);
-        io.apply_memory_note(Note::StatusWritten(Box::new([before, self.status.clone()])));
+        io.update_memory(|controller| controller.metrics.record_counted_pods(self.job, &before, &self.status));
         Ok(())
     }
 }
 
-fn report_end(end: &JobEnd, has_surplus: bool, io: Io<'_>) {
-    if end.job_result == JobResult::Failure {
-        return io.record_event(EventType::Warning, end.reason.to_string(), end.message.to_string());
+fn record_end_event(job_end: &JobEnd, has_too_many_successes: bool, io: Io<'_, JobController>) {
+    if job_end.job_result == JobResult::Failure {
+        return io.record_event(EventType::Warning, job_end.reason.to_string(), job_end.message.to_string());
     }
-    if has_surplus {
+    if has_too_many_successes {
         let message = "Too many succeeded pods running after completion count reached";
         io.record_event(EventType::Warning, "TooManySucceededPods", message);
     }

@@ -2,19 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    events::EventType,
-    intern::Text,
-    io::{ObjectRole, RefusalClass, Request, SyncError},
-    meta::OwnerRef,
-    object::Resource,
-};
+use common::prelude::*;
 use serde::Serialize;
 use serde_json::json;
 
-use super::note::Io;
 use crate::{
     jobs::{
+        JobController,
         decide::gang::{decide_pod_scheduling, pod_group_name, pod_group_template_name, workload_name},
         plan::{PodScheduling, PodSummary},
         snapshot::Snapshot,
@@ -32,15 +26,15 @@ const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 /// Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
 pub(super) async fn ensure_workload_and_pod_group(
     snapshot: &Snapshot,
-    situation: &PodSummary,
-    mut planned: PodScheduling,
-    io: Io<'_>,
+    pod_summary: &PodSummary,
+    mut pod_scheduling: PodScheduling,
+    io: Io<'_, JobController>,
 ) -> Result<Option<Text>, SyncError> {
     let job = &*snapshot.job;
     let mut workload_attempts = MAX_CREATE_ATTEMPTS;
     let mut group_attempts = MAX_CREATE_ATTEMPTS;
     loop {
-        let (refusal, kind, attempts) = match planned {
+        let (refusal, kind, attempts) = match pod_scheduling {
             PodScheduling::OneByOne(_) => return Ok(None),
             PodScheduling::InPodGroup(name) => return Ok(Some(name)),
             PodScheduling::CreateWorkloadAndPodGroup => {
@@ -53,7 +47,7 @@ pub(super) async fn ensure_workload_and_pod_group(
                         let Some(made) = made.or_else(expected) else { return Ok(None) };
                         let message = format!("Created Workload {} for Job {}", made.metadata.name, job.metadata.name);
                         io.record_event(EventType::Normal, "WorkloadCreated", message);
-                        planned = PodScheduling::CreatePodGroup(Arc::new(made));
+                        pod_scheduling = PodScheduling::CreatePodGroup(Arc::new(made));
                         continue;
                     }
                     Err(refusal) => (refusal, WORKLOADS.kind, &mut workload_attempts),
@@ -84,11 +78,14 @@ pub(super) async fn ensure_workload_and_pod_group(
         }
         // The cache will soon show the existing object, which comes from a create with a lost answer, or from another writer.
         io.pause(PAUSE_BETWEEN_ATTEMPTS).await;
-        planned = decide_pod_scheduling(snapshot, situation, io.observe_again(()).as_ref());
+        // `None` if a cached Workload or `PodGroup` cannot be decoded.
+        let cached =
+            io.observe_again(|controller| controller.gangs.as_ref()?.scheduling_objects(&snapshot.job).ok());
+        pod_scheduling = decide_pod_scheduling(snapshot, pod_summary, cached.as_ref());
     }
 }
 
-fn workload_request(snapshot: &Snapshot, io: Io<'_>) -> Request {
+fn workload_request(snapshot: &Snapshot, io: Io<'_, JobController>) -> Request {
     let job = &*snapshot.job;
     let spec = || {
         let reference = json!({"apiGroup": JOBS.group, "kind": JOBS.kind, "name": job.metadata.name});
@@ -100,36 +97,36 @@ fn workload_request(snapshot: &Snapshot, io: Io<'_>) -> Request {
 }
 
 /// Builds the create request for the `PodGroup` of a Workload; `None` if the Workload has no template.
-fn group_request(snapshot: &Snapshot, workload: &Workload, io: Io<'_>) -> Option<Request> {
-    let of = &workload.metadata;
-    let PodGroupTemplate { name: template, scheduling_policy } = workload.pod_group_templates().first()?;
+fn group_request(snapshot: &Snapshot, workload: &Workload, io: Io<'_, JobController>) -> Option<Request> {
+    let meta = &workload.metadata;
+    let PodGroupTemplate { name: template_name, scheduling_policy } = workload.pod_group_templates().first()?;
     let spec = || {
-        let reference = json!({"workload": {"workloadName": of.name, "podGroupTemplateName": template}});
+        let reference = json!({"workload": {"workloadName": meta.name, "podGroupTemplateName": template_name}});
         json!({"podGroupTemplateRef": reference, "schedulingPolicy": scheduling_policy})
     };
     // A plain owner reference, without `blockOwnerDeletion`, because the Workload may be deleted before the group.
-    let origin = OwnerRef {
+    let owner_reference = OwnerRef {
         api_version: Text::new(&WORKLOADS.api_version()),
         kind: Text::new(WORKLOADS.kind),
-        name: Text::new(&of.name),
-        uid: of.uid.clone(),
+        name: Text::new(&meta.name),
+        uid: meta.uid.clone(),
         ..OwnerRef::default()
     };
-    Some(create_request(snapshot, POD_GROUPS, &pod_group_name(&of.name, template), Some(origin), spec, io))
+    Some(create_request(snapshot, POD_GROUPS, &pod_group_name(&meta.name, template_name), Some(owner_reference), spec, io))
 }
 
-/// Builds the create request for an object that the Job controls. `origin` becomes an additional owner reference.
+/// Builds the create request for an object that the Job controls. `owner_reference` becomes an additional owner reference.
 fn create_request<S: Serialize>(
     snapshot: &Snapshot,
     resource: Resource,
     name: &str,
-    origin: Option<OwnerRef>,
+    owner_reference: Option<OwnerRef>,
     spec: impl FnOnce() -> S,
-    io: Io<'_>,
+    io: Io<'_, JobController>,
 ) -> Request {
     let owner = &snapshot.owner;
     let body = io.encode_body(|| {
-        let owners: Vec<OwnerRef> = std::iter::once(owner.controller_reference()).chain(origin).collect();
+        let owners: Vec<OwnerRef> = std::iter::once(owner.controller_reference()).chain(owner_reference).collect();
         json!({"apiVersion": resource.api_version(), "kind": resource.kind, "spec": spec(),
             "metadata": {"name": name, "namespace": owner.namespace, "ownerReferences": owners}})
     });

@@ -1,38 +1,35 @@
 //! Creates and deletes the Pods of a Job.
 
 use common::{
-    intern::Text,
-    io::{GroupConcurrency, ObjectRole, Refusal, RefusalClass, Request, SyncError, create_pod, delete_pod},
+    io::{create_pod, delete_pod},
     pod_creation_pauses::PodCreationOutcome,
     pods::PODS,
+    prelude::*,
 };
 
-use super::{
-    body::PodBodyBuilder,
-    note::{Io, Note},
-};
+use super::{body::PodBodyBuilder, finalizers::finalizer_removal_request};
 use crate::{
     jobs::{
+        JobController,
         plan::{ControlledPod, DeletionReason, NewPod, PodSummary, PodToDelete, PodWrites, ScalingDecision},
         snapshot::Snapshot,
     },
     metrics::PodCreationReason,
-    untrack::finalizer_removal_request,
 };
 
 /// Creates Pods in batches of 1, 2, 4, ... (slow start). A sync sends only one request if the server refuses all Pods.
 pub(super) async fn create_pods(
     snapshot: &Snapshot,
-    situation: &PodSummary,
+    pod_summary: &PodSummary,
     pods: &[NewPod],
     group: Option<&Text>,
-    io: Io<'_>,
+    io: Io<'_, JobController>,
 ) -> (PodWrites, Option<SyncError>) {
     let Snapshot { job, owner, .. } = snapshot;
     let bodies = match PodBodyBuilder::new(job, owner.controller_reference(), group) {
         Ok(bodies) => bodies,
         Err(problem) => {
-            let failed = SyncError::new("template", format!("unable to create pods, {problem}"));
+            let failed = SyncError::new(SyncErrorClass::Template, format!("unable to create pods, {problem}"));
             return (PodWrites::default(), Some(failed));
         }
     };
@@ -48,31 +45,34 @@ pub(super) async fn create_pods(
     let outcome = PodCreationOutcome::from_results(&created);
     let refusals = created.into_iter().filter_map(Result::err);
     let refused: Vec<_> = refusals.filter(|refusal| refusal.class != RefusalClass::NamespaceTerminating).collect();
-    let reason = PodCreationReason::for_job(job, situation.failed_pod_count, situation.terminating_pod_count);
-    io.apply_memory_note(Note::PodsCreated { reason, created: count, refused: refused.len(), outcome });
+    let reason = PodCreationReason::for_job(job, pod_summary.failed_pod_count, pod_summary.terminating_pod_count);
+    io.update_memory(|controller| {
+        controller.metrics.record_pod_create_requests(reason, count, refused.len());
+        controller.pod_creation_pauses.record(&owner.uid, job.metadata.generation, outcome);
+    });
     let failed = refused.first().map(|refusal| SyncError::from_refusal("", refusal));
     (PodWrites { created_pod_count: count, ..PodWrites::default() }, failed)
 }
 
-/// Deletes the Pods that `manage` selects. Returns the counts of requests, and the first error except version conflicts.
+/// Deletes the Pods that the decision selects. Returns the counts of requests, and the first error except version conflicts.
 pub(super) async fn delete_pods(
-    situation: &PodSummary,
-    manage: &ScalingDecision,
-    io: Io<'_>,
+    pod_summary: &PodSummary,
+    scaling_decision: &ScalingDecision,
+    io: Io<'_, JobController>,
 ) -> (PodWrites, Option<SyncError>) {
-    let victims = manage.pods_to_delete();
-    let remove = |PodToDelete { pod_position: position, deletion_reason: why }| {
-        let victim = &situation.pods[position];
-        delete_job_pod(victim, manage.removes_finalizer_before_deletion(victim), why, io)
+    let pods_to_delete = scaling_decision.pods_to_delete();
+    let delete = |PodToDelete { pod_position, deletion_reason }| {
+        let pod = &pod_summary.pods[pod_position];
+        delete_job_pod(pod, scaling_decision.removes_finalizer_before_deletion(pod), deletion_reason, io)
     };
-    let removed = io.run_group(GroupConcurrency::AllConcurrent, victims.iter().copied(), remove).await;
+    let deleted = io.run_group(GroupConcurrency::AllConcurrent, pods_to_delete.iter().copied(), delete).await;
 
     let (mut writes, mut failed) = (PodWrites::default(), None);
-    for (victim, removed) in victims.iter().zip(removed) {
-        match removed {
+    for (pod_to_delete, deleted) in pods_to_delete.iter().zip(deleted) {
+        match deleted {
             Ok(()) => {
                 writes.deleted_pod_count += 1;
-                writes.deleted_ready_pod_count += usize::from(situation.pods[victim.pod_position].pod.is_ready());
+                writes.deleted_ready_pod_count += usize::from(pod_summary.pods[pod_to_delete.pod_position].pod.is_ready());
             }
             Err(refusal) if refusal.class == RefusalClass::VersionConflict => writes.conflict_count += 1,
             Err(refusal) => {
@@ -86,15 +86,15 @@ pub(super) async fn delete_pods(
 /// Deletes a Pod with a precondition on its cached version. If the Pod has changed since it was cached, for example because it
 /// has finished, the server refuses the deletion, and the next sync decides again.
 ///
-/// With `untracks_first`, the Pod loses its finalizer before the deletion, so that it is not counted.
+/// With `removes_finalizer_first`, the Pod loses its finalizer before the deletion, so that it is not counted.
 async fn delete_job_pod(
     ControlledPod { pod, .. }: &ControlledPod,
-    untracks_first: bool,
-    why: DeletionReason,
-    io: Io<'_>,
+    removes_finalizer_first: bool,
+    deletion_reason: DeletionReason,
+    io: Io<'_, JobController>,
 ) -> Result<(), Refusal> {
-    let delete = Request::delete(PODS, pod.meta()).with_reason(why.to_string());
-    if !untracks_first {
+    let delete = Request::delete(PODS, pod.meta()).with_reason(deletion_reason.to_string());
+    if !removes_finalizer_first {
         return delete_pod(io, delete).await;
     }
     match io.send(finalizer_removal_request(pod, "", io).with_role(ObjectRole::Child)).await {

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use common::{map::HashSet, meta::Uid, pods::Phase};
+use common::{pods::Phase, prelude::*};
 use jiff::Timestamp;
 
 use super::{
@@ -55,15 +55,15 @@ impl CountedAs {
 /// Upstream: `pkg/controller/job`, `trackJobStatusAndRemoveFinalizers`.
 pub fn decide_first_status(
     snapshot: &Snapshot,
-    situation: &PodSummary,
-    manage: &ScalingDecision,
+    pod_summary: &PodSummary,
+    scaling_decision: &ScalingDecision,
     managed: &PodCountsAfterScaling,
     now: Timestamp,
 ) -> FirstStatusWrite {
     let job = &*snapshot.job;
     let mut status = job.status.clone();
-    status.start_time = situation.start_time;
-    let suspension = if manage.adjusts_pod_count() && managed.job_end_to_write.is_none() {
+    status.start_time = pod_summary.start_time;
+    let suspension = if scaling_decision.adjusts_pod_count() && managed.job_end_to_write.is_none() {
         suspend::set_suspended_condition(
             &mut status,
             job.suspend,
@@ -83,24 +83,24 @@ pub fn decide_first_status(
 
     // Active Pods that this sync has deleted without counting them have lost their finalizers.
     let was_deleted = |own: &ControlledPod| {
-        managed.job_end_to_write.is_some() && own.pod.is_active() && manage.removes_finalizer_before_deletion(own)
+        managed.job_end_to_write.is_some() && own.pod.is_active() && scaling_decision.removes_finalizer_before_deletion(own)
     };
     let is_tracked = |own: &ControlledPod| own.still_has_finalizer() && !was_deleted(own);
-    let tracked = situation.pods.iter().filter(|own| is_tracked(own));
+    let tracked = pod_summary.pods.iter().filter(|own| is_tracked(own));
     let still_tracked: HashSet<Uid> = tracked.map(|own| own.pod.meta().uid.clone()).collect();
     writes |= second_status::count_listed_pods_without_finalizer(&mut status, &still_tracked);
 
     let failed: HashSet<Uid> = status.uncounted_terminated_pods.failed.iter().cloned().collect();
     let succeeded: HashSet<Uid> = status.uncounted_terminated_pods.succeeded.iter().cloned().collect();
     let (mut untrack, mut indexes, mut actions, mut capped) = (Vec::new(), 0, BTreeMap::new(), false);
-    for position in positions_in_counting_order(snapshot, situation) {
-        let own = &situation.pods[position];
-        if !is_tracked(own) || !may_remove_finalizer(snapshot, situation, managed, position) {
+    for position in positions_in_counting_order(snapshot, pod_summary) {
+        let own = &pod_summary.pods[position];
+        if !is_tracked(own) || !may_remove_finalizer(snapshot, pod_summary, managed, position) {
             continue;
         }
         let uid = &own.pod.meta().uid;
         let is_named = failed.contains(uid) || succeeded.contains(uid);
-        let counts = if is_named { CountedAs::Nothing } else { counts_as(snapshot, situation, managed, position) };
+        let counts = if is_named { CountedAs::Nothing } else { counts_as(snapshot, pod_summary, managed, position) };
         // If the list of UIDs is full, only Pods that would extend the list are left for the next sync.
         if counts.lengthens_status()
             && indexes + status.uncounted_terminated_pods.len() >= snapshot.decision_settings.max_uncounted_pods
@@ -124,9 +124,9 @@ pub fn decide_first_status(
     }
     writes |= status.uncounted_terminated_pods.len() != failed.len() + succeeded.len();
     if job.is_indexed() {
-        status.completed_indexes = situation.completed_index_set.to_string().into();
-        status.succeeded = number(situation.completed_index_set.len());
-        status.failed_indexes = situation.failed_index_set.as_ref().map(|set| set.to_string().into());
+        status.completed_indexes = pod_summary.completed_index_set.to_string().into();
+        status.succeeded = number(pod_summary.completed_index_set.len());
+        status.failed_indexes = pod_summary.failed_index_set.as_ref().map(|set| set.to_string().into());
         writes |= (&status.completed_indexes, &status.failed_indexes, status.succeeded)
             != (&stored.completed_indexes, &stored.failed_indexes, stored.succeeded);
     }
@@ -146,41 +146,41 @@ pub fn decide_first_status(
 }
 
 /// Returns the positions of all Pods in the order of counting. For an Indexed Job: Pods without an index, then by index.
-fn positions_in_counting_order(snapshot: &Snapshot, situation: &PodSummary) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..situation.pods.len()).collect();
+fn positions_in_counting_order(snapshot: &Snapshot, pod_summary: &PodSummary) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..pod_summary.pods.len()).collect();
     if snapshot.job.is_indexed() {
-        order.sort_by_key(|position| situation.pods[*position].pod.completion_index);
+        order.sort_by_key(|position| pod_summary.pods[*position].pod.completion_index);
     }
     order
 }
 
 fn may_remove_finalizer(
     snapshot: &Snapshot,
-    situation: &PodSummary,
+    pod_summary: &PodSummary,
     managed: &PodCountsAfterScaling,
     position: usize,
 ) -> bool {
-    let (job, pod) = (&*snapshot.job, &situation.pods[position].pod);
+    let (job, pod) = (&*snapshot.job, &pod_summary.pods[position].pod);
     job.metadata.is_deleting()
         || managed.job_end_to_write.is_some()
         || pod.phase == Phase::Succeeded
-        || (is_pod_failed(job, pod) && !situation.is_predecessor_of_next_pod(position))
+        || (is_pod_failed(job, pod) && !pod_summary.is_predecessor_of_next_pod(position))
 }
 
 fn counts_as(
     snapshot: &Snapshot,
-    situation: &PodSummary,
+    pod_summary: &PodSummary,
     managed: &PodCountsAfterScaling,
     position: usize,
 ) -> CountedAs {
-    let (job, pod) = (&*snapshot.job, &situation.pods[position].pod);
+    let (job, pod) = (&*snapshot.job, &pod_summary.pods[position].pod);
     if !job.accepts_index_of(pod) {
         return CountedAs::Nothing;
     }
     if pod.phase == Phase::Succeeded {
         return match pod.completion_index.filter(|_| job.is_indexed()) {
             // A success does not complete an index that has failed permanently.
-            Some(index) if situation.newly_completed_index_set.contains(index) => CountedAs::Index,
+            Some(index) if pod_summary.newly_completed_index_set.contains(index) => CountedAs::Index,
             Some(_) => CountedAs::Nothing,
             None => CountedAs::Success,
         };

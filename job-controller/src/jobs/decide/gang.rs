@@ -6,11 +6,7 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use common::{
-    hash::{Fnv1a, safe_encode},
-    intern::Text,
-    meta::{Meta, OwnerRef},
-};
+use common::{hash::{Fnv1a, safe_encode}, prelude::*};
 
 use crate::{
     jobs::{
@@ -28,13 +24,13 @@ const MAX_LABEL: usize = 63;
 /// Decides whether the Pods of a Job form a gang. Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
 pub fn decide_pod_scheduling(
     snapshot: &Snapshot,
-    situation: &PodSummary,
+    pod_summary: &PodSummary,
     scheduling: Option<&SchedulingObjects>,
 ) -> PodScheduling {
     let job = &*snapshot.job;
     let Some(scheduling) = scheduling.filter(|_| can_form_gang(job)) else { return PodScheduling::OneByOne(None) };
     let workload = match scheduling.workloads.as_slice() {
-        [] if !is_new(job, situation) => return PodScheduling::OneByOne(Some(NoGangReason::StartedWithoutWorkload)),
+        [] if !is_new(job, pod_summary) => return PodScheduling::OneByOne(Some(NoGangReason::StartedWithoutWorkload)),
         [] => return PodScheduling::CreateWorkloadAndPodGroup,
         [workload] => workload,
         several => return PodScheduling::OneByOne(Some(NoGangReason::SeveralWorkloads(several.len()))),
@@ -66,11 +62,11 @@ fn can_form_gang(job: &Job) -> bool {
 }
 
 /// Whether the Job has no Pods, and was never started or suspended. An existing Pod could not join a `PodGroup`.
-fn is_new(job: &Job, situation: &PodSummary) -> bool {
+fn is_new(job: &Job, pod_summary: &PodSummary) -> bool {
     let status = &job.status;
     let counted = status.succeeded != 0 || status.failed != 0;
     let suspended = status.conditions.iter().any(|condition| condition.kind == condition_types::SUSPENDED);
-    situation.pods.is_empty() && status.start_time.is_none() && !counted && !suspended
+    pod_summary.pods.is_empty() && status.start_time.is_none() && !counted && !suspended
 }
 
 /// Whether a deleted Job with the same name controls the object, so that the garbage collector will delete the object.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{map::HashSet, meta::Uid, pods::Phase};
+use common::{pods::Phase, prelude::*};
 use jiff::Timestamp;
 
 use super::{

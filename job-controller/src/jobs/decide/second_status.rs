@@ -1,6 +1,6 @@
 //! The second half of counting: listed Pods without a finalizer are counted, and the Job ends once all Pods are counted.
 
-use common::{conditions::seconds, map::HashSet, meta::Uid};
+use common::{conditions::seconds, prelude::*};
 use jiff::Timestamp;
 
 use super::conditions;

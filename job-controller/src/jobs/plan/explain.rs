@@ -2,14 +2,14 @@
 
 use std::{fmt, time::Duration};
 
-use common::controller::SyncPlan;
+use common::prelude::*;
 
-use super::{ControlledPod, Plan, PodScheduling, PodSummary, ScalingDecision, SkipReason, SyncPlan};
+use super::{ControlledPod, Plan, PodScheduling, PodSummary, ScalingDecision, SkipReason, JobSyncPlan};
 
 /// The maximal number of Pods that an explanation lists by name.
 const MAX_LISTED_PODS: usize = 10;
 
-impl SyncPlan for Plan {
+impl JobSyncPlan for Plan {
     fn situation(&self) -> String {
         let job = &self.job;
         let wanted = match job.completions {
@@ -22,10 +22,10 @@ impl SyncPlan for Plan {
     }
 
     fn wait_reasons(&self) -> Vec<String> {
-        let SyncPlan {
+        let JobSyncPlan {
             pod_summary: s,
             pod_scheduling: gang,
-            scaling_decision: manage,
+            scaling_decision: scaling_decision,
             pod_counts_after_scaling: managed,
             ..
         } = match &self.sync_plan {
@@ -34,7 +34,7 @@ impl SyncPlan for Plan {
             Err(why) => return vec![format!("the Job is not synced: {why}")],
         };
         let mut out = Vec::new();
-        match manage {
+        match scaling_decision {
             ScalingDecision::NotAllowed(why) => out.push(format!("Pods are neither created nor deleted: {why}")),
             ScalingDecision::CreationPaused(pause) => out.push(format!("no Pods are created: {pause}")),
             ScalingDecision::JobTerminating => {

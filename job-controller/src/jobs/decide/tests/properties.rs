@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::meta::Uid;
+use common::prelude::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::{
     indexes::CompletionIndexSet,
     jobs::{
         decide::{decide, first_status, manage, second_status::decide_second_status},
-        plan::{PodWrites, ScalingDecision, SyncPlan},
+        plan::{PodWrites, ScalingDecision, JobSyncPlan},
         snapshot::{DecisionSettings, FailureRecord, Snapshot},
     },
     objects::{JobStatus, condition_types},
@@ -202,7 +202,7 @@ impl Model {
         }
     }
 
-    fn act(&mut self, snapshot: &Snapshot, plan: &SyncPlan, life: &mut WritesUntilCrash) -> Result<PodWrites, Crashed> {
+    fn act(&mut self, snapshot: &Snapshot, plan: &JobSyncPlan, life: &mut WritesUntilCrash) -> Result<PodWrites, Crashed> {
         let name = |at: usize| plan.pod_summary.pods[at].pod.meta().name.to_string();
         match &plan.scaling_decision {
             ScalingDecision::Create { pods, .. } => {
@@ -222,7 +222,7 @@ impl Model {
                     if !counted {
                         life.write()?;
                         if let Some(pod) = self.pods.get_mut(&name(victim.pod_position)) {
-                            assert!(snapshot.unseen_writes.is_none() && pod.phase == Phase::Running);
+                            assert!(snapshot.pending_writes.is_none() && pod.phase == Phase::Running);
                             pod.finalizer = false;
                         }
                     }

@@ -107,29 +107,29 @@ impl ScalingDecision {
         )
     }
 
-    /// Whether `victim` carries the finalizer, and this decision deletes Pods without counting them.
-    pub fn removes_finalizer_before_deletion(&self, victim: &ControlledPod) -> bool {
-        victim.has_tracking_finalizer
+    /// Whether `pod_to_delete` carries the finalizer, and this decision deletes Pods without counting them.
+    pub fn removes_finalizer_before_deletion(&self, pod_to_delete: &ControlledPod) -> bool {
+        pod_to_delete.has_tracking_finalizer
             && matches!(self, Self::DeleteUncounted(_) | Self::DeleteSuspended(_) | Self::ScaleDown(_))
     }
 
     /// Returns the Pods to delete; empty if the sync deletes none.
     pub fn pods_to_delete(&self) -> &[PodToDelete] {
         match self {
-            Self::DeleteAsFailed(victims)
-            | Self::DeleteUncounted(victims)
-            | Self::DeleteSuspended(victims)
-            | Self::ScaleDown(victims) => victims,
+            Self::DeleteAsFailed(pods_to_delete)
+            | Self::DeleteUncounted(pods_to_delete)
+            | Self::DeleteSuspended(pods_to_delete)
+            | Self::ScaleDown(pods_to_delete) => pods_to_delete,
             _ => &[],
         }
     }
 
     /// Returns the counts of created and deleted Pods, on the assumption that every request succeeds.
-    pub fn expected_pod_writes(&self, situation: &PodSummary) -> PodWrites {
+    pub fn expected_pod_writes(&self, pod_summary: &PodSummary) -> PodWrites {
         match self {
             Self::Create { pods, .. } => PodWrites { created_pod_count: pods.len(), ..PodWrites::default() },
             _ => {
-                let ready = self.pods_to_delete().iter().filter(|v| situation.pods[v.pod_position].pod.is_ready());
+                let ready = self.pods_to_delete().iter().filter(|v| pod_summary.pods[v.pod_position].pod.is_ready());
                 PodWrites {
                     deleted_pod_count: self.pods_to_delete().len(),
                     deleted_ready_pod_count: ready.count(),
