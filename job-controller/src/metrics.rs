@@ -12,7 +12,7 @@ use crate::{
     objects::{FailurePolicyAction, Job, JobStatus},
 };
 
-/// The maximal number of values of `spec.managedBy` that become label values; further values are counted as `other`.
+/// The maximum number of values of `spec.managedBy` that become label values; further values are counted as `other`.
 const MAX_EXTERNAL_MANAGERS: usize = 32;
 
 /// The metric families of the Job loop. Clones share their values.

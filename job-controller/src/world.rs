@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{controller::{Decision, Explanation}, pod_creation_pauses::PodCreationPause, prelude::*};
+use common::{
+    controller::{Decision, Explanation},
+    pod_creation_pauses::PodCreationPause,
+    prelude::*,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -11,7 +15,7 @@ use crate::{
         JobController,
         decide::decide,
         observe::claim_pods,
-        plan::{NewPod, PodToDelete, ScalingDecision, JobSyncPlan},
+        plan::{JobSyncPlan, NewPod, PodToDelete, ScalingDecision},
         snapshot::{DecisionSettings, FailureRecord, SharedPod, Snapshot, UnseenWrites},
     },
     objects::{

@@ -13,7 +13,7 @@ use job_controller::{
     jobs::{
         JobController,
         decide::decide,
-        plan::{Plan, ScalingDecision, JobSyncPlan},
+        plan::{JobSyncPlan, Plan, ScalingDecision},
         snapshot::{DecisionSettings, FailureRecord, SharedPod, Snapshot},
     },
     objects::{JOBS, Job},

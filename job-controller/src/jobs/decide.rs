@@ -23,68 +23,77 @@ pub mod second_status;
 
 use std::{sync::Arc, time::Duration};
 
+use common::prelude::Requeue;
+
 use super::{
-    plan::{Plan, PodSummary, ScalingDecision, SkipReason, JobSyncPlan},
+    plan::{FirstStatusWrite, JobSyncPlan, Plan, PodSummary, PodWrites, ScalingDecision, SkipReason},
     snapshot::{SharedPod, Snapshot},
 };
 use crate::objects::{CompletionMode, Job};
 
 /// Decides the plan of one sync, in which every request succeeds. Upstream: `pkg/controller/job`, `syncJob`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
-    let sync = match reason_to_skip(&snapshot.job) {
-        Some(why) => Err(why),
+    let sync_plan = match reason_to_skip(&snapshot.job) {
+        Some(skip_reason) => Err(skip_reason),
         None => Ok(decide_with_adopted_pods(snapshot, &snapshot.pod_claims.to_adopt)),
     };
     Plan {
         job: Arc::clone(&snapshot.job),
-        uncounted_pods_to_remove_finalizer_from: uncounted_pods_to_untrack(snapshot, sync.as_ref().err()),
-        sync_plan: sync,
+        uncounted_pods_to_remove_finalizer_from: uncounted_pods(snapshot, sync_plan.as_ref().err()),
+        sync_plan,
     }
 }
 
-/// Decides how to sync a Job that adopts only the Pods in `adopted`.
-pub fn decide_with_adopted_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> JobSyncPlan {
-    let pod_summary = PodSummary::new(snapshot, pod_summary::controlled_pods(snapshot, adopted));
-    let gang = gang::decide_pod_scheduling(snapshot, &pod_summary, snapshot.scheduling_objects.as_ref());
+/// Decides how to sync a Job that adopts only the Pods in `adopted_pods`.
+pub fn decide_with_adopted_pods(snapshot: &Snapshot, adopted_pods: &[SharedPod]) -> JobSyncPlan {
+    let pod_summary = PodSummary::new(snapshot, pod_summary::controlled_pods(snapshot, adopted_pods));
     let scaling_decision = manage::decide_scaling(snapshot, &pod_summary);
-    let managed =
-        manage::pod_counts_after_scaling(snapshot, &pod_summary, &scaling_decision, &scaling_decision.expected_pod_writes(&pod_summary));
-    let tracked = first_status::decide_first_status(snapshot, &pod_summary, &scaling_decision, &managed, snapshot.now);
-    let requeue_after = requeue_after(snapshot, &pod_summary, &scaling_decision);
+    let pod_writes = scaling_decision.expected_pod_writes(&pod_summary);
+    let pod_counts = manage::pod_counts_after_scaling(snapshot, &pod_summary, &scaling_decision, &pod_writes);
     JobSyncPlan {
-        pod_summary: pod_summary,
-        pod_scheduling: gang,
-        scaling_decision: scaling_decision,
-        pod_counts_after_scaling: managed,
-        first_status_write: tracked,
-        requeue_after,
+        pod_scheduling: gang::decide_pod_scheduling(snapshot, &pod_summary, snapshot.scheduling_objects.as_ref()),
+        first_status_write: first_status::decide_first_status(
+            snapshot,
+            &pod_summary,
+            &scaling_decision,
+            &pod_counts,
+            snapshot.now,
+        ),
+        requeue_after: requeue_after(snapshot, &pod_summary, &scaling_decision),
+        pod_counts_after_scaling: pod_counts,
+        pod_summary,
+        scaling_decision,
     }
 }
 
 /// Returns the time until the earliest of active deadline, creation of a postponed Pod, end of a pause of creations, and end of
 /// the wait for stale caches.
-fn requeue_after(snapshot: &Snapshot, pod_summary: &PodSummary, scaling_decision: &ScalingDecision) -> Option<Duration> {
-    let deadline =
-        if pod_summary.decided_job_end.is_none() { end::time_until_active_deadline(snapshot, pod_summary) } else { None };
+fn requeue_after(
+    snapshot: &Snapshot,
+    pod_summary: &PodSummary,
+    scaling_decision: &ScalingDecision,
+) -> Option<Duration> {
+    let deadline = end::time_until_active_deadline(snapshot, pod_summary);
     let postponed = match scaling_decision {
-        ScalingDecision::PostponeCreate { remaining_backoff: wait, .. } => Some(*wait),
-        ScalingDecision::Create { remaining_backoff: wait, .. } => *wait,
+        ScalingDecision::PostponeCreate { remaining_backoff, .. } => Some(*remaining_backoff),
+        ScalingDecision::Create { remaining_backoff, .. } => *remaining_backoff,
         ScalingDecision::CreationPaused(pause) => pause.requeue_after(),
         _ => None,
     };
-    let unseen = snapshot.pending_writes.as_ref().map(|unseen| unseen.max_wait);
-    [deadline, postponed, unseen].into_iter().flatten().min()
+    let pending = snapshot.pending_pod_writes.as_ref().map(|pending_writes| pending_pod_writes.max_wait);
+    let deadline = deadline.filter(|_| pod_summary.decided_job_end.is_none());
+    [deadline, postponed, pending].into_iter().flatten().min()
 }
 
 /// Returns, for a terminating Job, the Pods that carry the finalizer and that no sync of the Job counts.
 ///
 /// A terminating Job releases no Pod, so that the garbage collector finds its dependents by their owner references. Upstream
 /// keeps the finalizer of a Pod that the selector does not match, and a foreground deletion then waits for this Pod forever.
-fn uncounted_pods_to_untrack(snapshot: &Snapshot, left_alone: Option<&SkipReason>) -> Vec<SharedPod> {
+fn uncounted_pods(snapshot: &Snapshot, skip_reason: Option<&SkipReason>) -> Vec<SharedPod> {
     if !snapshot.job.metadata.is_deleting() {
         return Vec::new();
     }
-    let selected = match left_alone {
+    let selected = match skip_reason {
         // Another manager counts the Pods, or the Job has finished and the orphan loop removes the finalizers.
         Some(SkipReason::ManagedExternally(_) | SkipReason::Finished) => return Vec::new(),
         Some(SkipReason::UnknownCompletionMode | SkipReason::InvalidSelector(_)) => {
@@ -111,36 +120,38 @@ fn reason_to_skip(job: &Job) -> Option<SkipReason> {
     job.selector.validation_error().map(|problem| SkipReason::InvalidSelector(problem.clone()))
 }
 
-/// Decides when the Job is synced again. `untracked` is the number of counted Pods that lost their finalizer in this sync.
+/// Decides when the Job is synced again. `counted_pods` is the number of Pods that lost their finalizer in this sync, because they are counted.
 pub fn decide_requeue(
     snapshot: &Snapshot,
-    plan: &JobSyncPlan,
-    tracked: &FirstStatusWrite,
-    writes: &PodWrites,
-    untracked: usize,
+    sync_plan: &JobSyncPlan,
+    first_status: &FirstStatusWrite,
+    pod_writes: &PodWrites,
+    counted_pods: usize,
 ) -> Requeue {
     // If this sync has reached its limit of UIDs or Pods, the next sync starts without delay.
-    if tracked.is_uid_list_full || has_reached_pod_limit(snapshot, &plan.scaling_decision, writes) {
+    if first_status.is_uid_list_full || has_reached_pod_limit(snapshot, &sync_plan.scaling_decision, pod_writes) {
         return Requeue::After(Duration::ZERO);
     }
-    if writes.conflict_count > 0 {
+    if pod_writes.conflict_count > 0 {
         // After a conflict in a sync that changed a Pod, the next sync starts without delay, and waits until the cache shows
         // the changed Pods. If no Pod was changed, the same conflict may occur again, so the back-off applies.
-        let has_progressed = writes.created_pod_count + writes.deleted_pod_count + untracked > 0;
+        let has_progressed = pod_writes.created_pod_count + pod_writes.deleted_pod_count + counted_pods > 0;
         return if has_progressed { Requeue::After(Duration::ZERO) } else { Requeue::Conflict };
     }
-    // The loop knows only the delay of the first plan. After a refused adoption, `plan` is newer, and its delay applies.
-    plan.requeue_after.map_or(Requeue::AfterPlannedDelay, Requeue::After)
+    // The loop knows only the delay of the first plan. After a refused adoption, `sync_plan` is newer, and its delay applies.
+    sync_plan.requeue_after.map_or(Requeue::AfterPlannedDelay, Requeue::After)
 }
 
 /// Whether the sync has created or deleted `max_pods_per_sync` Pods, so that the next sync may have to continue.
-fn has_reached_pod_limit(snapshot: &Snapshot, scaling_decision: &ScalingDecision, writes: &PodWrites) -> bool {
-    let most = snapshot.decision_settings.max_pods_per_sync;
+fn has_reached_pod_limit(snapshot: &Snapshot, scaling_decision: &ScalingDecision, pod_writes: &PodWrites) -> bool {
+    let maximum = snapshot.decision_settings.max_pods_per_sync;
     match scaling_decision {
-        ScalingDecision::Create { pods, missing_pods: missing, .. } => {
-            writes.created_pod_count == pods.len() && pods.len() == most && *missing > pods.len()
+        ScalingDecision::Create { pods, missing_pods, .. } => {
+            pod_writes.created_pod_count == pods.len() && pods.len() == maximum && *missing_pods > pods.len()
         }
-        ScalingDecision::ScaleDown(pods_to_delete) => writes.deleted_pod_count == pods_to_delete.len() && pods_to_delete.len() == most,
+        ScalingDecision::ScaleDown(pods_to_delete) => {
+            pod_writes.deleted_pod_count == pods_to_delete.len() && pods_to_delete.len() == maximum
+        }
         _ => false,
     }
 }

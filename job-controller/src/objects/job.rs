@@ -47,7 +47,7 @@ impl CompletionMode {
 pub struct Job {
     /// Metadata without annotations and finalizers.
     pub metadata: Meta,
-    /// The maximal number of active Pods, 1 by default.
+    /// The maximum number of active Pods, 1 by default.
     pub parallelism: u32,
     /// The wanted number of completions; `None` if any success is enough.
     pub completions: Option<u32>,
@@ -57,11 +57,11 @@ pub struct Job {
     pub backoff_limit: i32,
     /// The allowed number of failures of one index; the next failure makes the index fail. `None` without such a limit.
     pub backoff_limit_per_index: Option<u32>,
-    /// The maximal number of failed indexes; `None` without a limit.
+    /// The maximum number of failed indexes; `None` without a limit.
     pub max_failed_indexes: Option<u32>,
     /// Whether the user has suspended the Job, so that it has no Pods.
     pub suspend: bool,
-    /// The maximal time from the start of the Job to its end, in seconds; `None` without a limit.
+    /// The maximum time from the start of the Job to its end, in seconds; `None` without a limit.
     pub active_deadline_seconds: Option<i64>,
     /// The time to live of a finished Job, in seconds; `None` to keep the Job.
     pub ttl_seconds_after_finished: Option<i64>,

@@ -2,7 +2,16 @@
 
 use std::{borrow::Cow, ops::Deref};
 
-use common::{conditions::seconds, head::ObjectHead, intern::Labels, json::JsonStr, meta::MetaWithGracePeriod, pods::{PODS, Phase, Pod, Readiness, self}, prelude::*, wire::{MessageSchema, messages}};
+use common::{
+    conditions::seconds,
+    head::ObjectHead,
+    intern::Labels,
+    json::JsonStr,
+    meta::MetaWithGracePeriod,
+    pods::{self, PODS, Phase, Pod, Readiness},
+    prelude::*,
+    wire::{MessageSchema, messages},
+};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
 

@@ -1,6 +1,10 @@
 //! The status of a Job, as it is read and written.
 
-use common::{conditions::{Condition, seconds, self}, json::null_as_default, prelude::*};
+use common::{
+    conditions::{self, Condition, seconds},
+    json::null_as_default,
+    prelude::*,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 

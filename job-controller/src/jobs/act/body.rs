@@ -2,7 +2,12 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use common::{intern::Labels, json::{RawJson, null_as_default}, pods::PODS, prelude::*};
+use common::{
+    intern::Labels,
+    json::{RawJson, null_as_default},
+    pods::PODS,
+    prelude::*,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 
@@ -14,9 +19,9 @@ use crate::{
     },
 };
 
-/// The maximal length of a `generateName`, in bytes. The server cuts longer prefixes before it appends 5 characters.
+/// The maximum length of a `generateName`, in bytes. The server cuts longer prefixes before it appends 5 characters.
 const MAX_GENERATE_NAME: usize = 58;
-/// The maximal length of a Pod name, in bytes.
+/// The maximum length of a Pod name, in bytes.
 const MAX_NAME: usize = 253;
 
 type Fields = BTreeMap<String, Box<RawValue>>;

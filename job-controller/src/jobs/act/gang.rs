@@ -16,7 +16,7 @@ use crate::{
     objects::{JOBS, POD_GROUPS, PodGroup, PodGroupTemplate, WORKLOADS, Workload},
 };
 
-/// The maximal number of create requests for one object in a sync, if the server answers them with "already exists".
+/// The maximum number of create requests for one object in a sync, if the server answers them with "already exists".
 const MAX_CREATE_ATTEMPTS: u32 = 5;
 /// The pause after each refused create, in which the cache may receive the existing object.
 const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
@@ -79,8 +79,7 @@ pub(super) async fn ensure_workload_and_pod_group(
         // The cache will soon show the existing object, which comes from a create with a lost answer, or from another writer.
         io.pause(PAUSE_BETWEEN_ATTEMPTS).await;
         // `None` if a cached Workload or `PodGroup` cannot be decoded.
-        let cached =
-            io.observe_again(|controller| controller.gangs.as_ref()?.scheduling_objects(&snapshot.job).ok());
+        let cached = io.observe_again(|controller| controller.gangs.as_ref()?.scheduling_objects(&snapshot.job).ok());
         pod_scheduling = decide_pod_scheduling(snapshot, pod_summary, cached.as_ref());
     }
 }
@@ -112,7 +111,14 @@ fn group_request(snapshot: &Snapshot, workload: &Workload, io: Io<'_, JobControl
         uid: meta.uid.clone(),
         ..OwnerRef::default()
     };
-    Some(create_request(snapshot, POD_GROUPS, &pod_group_name(&meta.name, template_name), Some(owner_reference), spec, io))
+    Some(create_request(
+        snapshot,
+        POD_GROUPS,
+        &pod_group_name(&meta.name, template_name),
+        Some(owner_reference),
+        spec,
+        io,
+    ))
 }
 
 /// Builds the create request for an object that the Job controls. `owner_reference` becomes an additional owner reference.

@@ -72,7 +72,8 @@ pub(super) async fn delete_pods(
         match deleted {
             Ok(()) => {
                 writes.deleted_pod_count += 1;
-                writes.deleted_ready_pod_count += usize::from(pod_summary.pods[pod_to_delete.pod_position].pod.is_ready());
+                writes.deleted_ready_pod_count +=
+                    usize::from(pod_summary.pods[pod_to_delete.pod_position].pod.is_ready());
             }
             Err(refusal) if refusal.class == RefusalClass::VersionConflict => writes.conflict_count += 1,
             Err(refusal) => {

@@ -43,10 +43,10 @@ pub fn decide_end(snapshot: &Snapshot, pod_summary: &PodSummary) -> Option<JobEn
 fn announced_end(job: &Job) -> Option<JobEnd> {
     [(JobResult::Success, condition_types::SUCCESS_CRITERIA_MET), (JobResult::Failure, condition_types::FAILURE_TARGET)]
         .into_iter()
-        .find_map(|(verdict, kind)| {
+        .find_map(|(job_result, kind)| {
             let condition = conditions::get(&job.status.conditions, kind).filter(|c| c.is_true())?;
             let (reason, message) = (condition.reason.clone(), condition.message.clone());
-            Some(JobEnd { job_result: verdict, reason, message, is_newly_decided: false })
+            Some(JobEnd { job_result, reason, message, is_newly_decided: false })
         })
 }
 
@@ -81,7 +81,7 @@ pub fn time_until_active_deadline(snapshot: &Snapshot, pod_summary: &PodSummary)
 
 fn failed_indexes(job: &Job, pod_summary: &PodSummary) -> Option<JobEnd> {
     let failed = pod_summary.failed_index_set.as_ref()?.len();
-    if job.max_failed_indexes.is_some_and(|most| failed > most as usize) {
+    if job.max_failed_indexes.is_some_and(|maximum| failed > maximum as usize) {
         let message = "Job has exceeded the specified maximal number of failed indexes";
         return Some(JobEnd::for_failure("MaxFailedIndexesExceeded", message));
     }

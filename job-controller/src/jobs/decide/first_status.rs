@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use super::{
     conditions,
     failure::{failure_policy_action, is_pod_failed},
-    second_status, suspend,
+    second_status,
 };
 use crate::{
     jobs::{
@@ -57,50 +57,48 @@ pub fn decide_first_status(
     snapshot: &Snapshot,
     pod_summary: &PodSummary,
     scaling_decision: &ScalingDecision,
-    managed: &PodCountsAfterScaling,
+    pod_counts: &PodCountsAfterScaling,
     now: Timestamp,
 ) -> FirstStatusWrite {
     let job = &*snapshot.job;
     let mut status = job.status.clone();
     status.start_time = pod_summary.start_time;
-    let suspension = if scaling_decision.adjusts_pod_count() && managed.job_end_to_write.is_none() {
-        suspend::set_suspended_condition(
-            &mut status,
-            job.suspend,
-            snapshot.decision_settings.clears_start_time_on_suspend,
-            now,
-        )
-    } else {
-        None
-    };
+    let adjusts_suspension = scaling_decision.adjusts_pod_count() && pod_counts.job_end_to_write.is_none();
+    let clears_start_time = snapshot.decision_settings.clears_start_time_on_suspend;
+    let suspension_change = adjusts_suspension
+        .then(|| conditions::set_suspended_condition(&mut status, job.suspend, clears_start_time, now))
+        .flatten();
     let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
-    status.active = number(managed.active_pod_count);
-    status.ready = Some(number(managed.ready_pod_count));
-    status.terminating = Some(number(managed.terminating_pod_count));
+    status.active = number(pod_counts.active_pod_count);
+    status.ready = Some(number(pod_counts.ready_pod_count));
+    status.terminating = Some(number(pod_counts.terminating_pod_count));
     let stored = &job.status;
-    let mut writes = suspension.is_some()
+    let mut is_status_changed = suspension_change.is_some()
         || (status.active, status.ready, status.terminating) != (stored.active, stored.ready, stored.terminating);
 
     // Active Pods that this sync has deleted without counting them have lost their finalizers.
-    let was_deleted = |own: &ControlledPod| {
-        managed.job_end_to_write.is_some() && own.pod.is_active() && scaling_decision.removes_finalizer_before_deletion(own)
+    let was_deleted = |controlled_pod: &ControlledPod| {
+        pod_counts.job_end_to_write.is_some()
+            && controlled_pod.pod.is_active()
+            && scaling_decision.removes_finalizer_before_deletion(controlled_pod)
     };
-    let is_tracked = |own: &ControlledPod| own.still_has_finalizer() && !was_deleted(own);
-    let tracked = pod_summary.pods.iter().filter(|own| is_tracked(own));
-    let still_tracked: HashSet<Uid> = tracked.map(|own| own.pod.meta().uid.clone()).collect();
-    writes |= second_status::count_listed_pods_without_finalizer(&mut status, &still_tracked);
+    let has_finalizer =
+        |controlled_pod: &ControlledPod| controlled_pod.still_has_finalizer() && !was_deleted(controlled_pod);
+    let with_finalizer = pod_summary.pods.iter().filter(|controlled_pod| has_finalizer(controlled_pod));
+    let pod_uids_with_finalizer: HashSet<Uid> = with_finalizer.map(|pod| pod.pod.meta().uid.clone()).collect();
+    is_status_changed |= second_status::count_listed_pods_without_finalizer(&mut status, &pod_uids_with_finalizer);
 
     let failed: HashSet<Uid> = status.uncounted_terminated_pods.failed.iter().cloned().collect();
     let succeeded: HashSet<Uid> = status.uncounted_terminated_pods.succeeded.iter().cloned().collect();
     let (mut untrack, mut indexes, mut actions, mut capped) = (Vec::new(), 0, BTreeMap::new(), false);
     for position in positions_in_counting_order(snapshot, pod_summary) {
-        let own = &pod_summary.pods[position];
-        if !is_tracked(own) || !may_remove_finalizer(snapshot, pod_summary, managed, position) {
+        let controlled_pod = &pod_summary.pods[position];
+        if !has_finalizer(controlled_pod) || !may_remove_finalizer(snapshot, pod_summary, pod_counts, position) {
             continue;
         }
-        let uid = &own.pod.meta().uid;
+        let uid = &controlled_pod.pod.meta().uid;
         let is_named = failed.contains(uid) || succeeded.contains(uid);
-        let counts = if is_named { CountedAs::Nothing } else { counts_as(snapshot, pod_summary, managed, position) };
+        let counts = if is_named { CountedAs::Nothing } else { counts_as(snapshot, pod_summary, pod_counts, position) };
         // If the list of UIDs is full, only Pods that would extend the list are left for the next sync.
         if counts.lengthens_status()
             && indexes + status.uncounted_terminated_pods.len() >= snapshot.decision_settings.max_uncounted_pods
@@ -122,26 +120,26 @@ pub fn decide_first_status(
             CountedAs::Ignored => *actions.entry(FailurePolicyAction::Ignore).or_insert(0) += 1,
         }
     }
-    writes |= status.uncounted_terminated_pods.len() != failed.len() + succeeded.len();
+    is_status_changed |= status.uncounted_terminated_pods.len() != failed.len() + succeeded.len();
     if job.is_indexed() {
         status.completed_indexes = pod_summary.completed_index_set.to_string().into();
         status.succeeded = number(pod_summary.completed_index_set.len());
         status.failed_indexes = pod_summary.failed_index_set.as_ref().map(|set| set.to_string().into());
-        writes |= (&status.completed_indexes, &status.failed_indexes, status.succeeded)
+        is_status_changed |= (&status.completed_indexes, &status.failed_indexes, status.succeeded)
             != (&stored.completed_indexes, &stored.failed_indexes, stored.succeeded);
     }
-    if let Some(end) = managed.job_end_to_write.as_ref().filter(|end| end.is_newly_decided) {
+    if let Some(end) = pod_counts.job_end_to_write.as_ref().filter(|end| end.is_newly_decided) {
         conditions::set_end_condition(&mut status, end.interim_condition_type(), end, now);
-        writes = true;
+        is_status_changed = true;
     }
     FirstStatusWrite {
         status,
-        is_status_changed: writes,
+        is_status_changed,
         pod_positions_to_remove_finalizer_from: untrack,
-        pod_uids_with_finalizer: still_tracked,
+        pod_uids_with_finalizer,
         is_uid_list_full: capped,
         pod_counts_by_policy_action: actions,
-        suspension_change: suspension,
+        suspension_change,
     }
 }
 
@@ -157,12 +155,12 @@ fn positions_in_counting_order(snapshot: &Snapshot, pod_summary: &PodSummary) ->
 fn may_remove_finalizer(
     snapshot: &Snapshot,
     pod_summary: &PodSummary,
-    managed: &PodCountsAfterScaling,
+    pod_counts: &PodCountsAfterScaling,
     position: usize,
 ) -> bool {
     let (job, pod) = (&*snapshot.job, &pod_summary.pods[position].pod);
     job.metadata.is_deleting()
-        || managed.job_end_to_write.is_some()
+        || pod_counts.job_end_to_write.is_some()
         || pod.phase == Phase::Succeeded
         || (is_pod_failed(job, pod) && !pod_summary.is_predecessor_of_next_pod(position))
 }
@@ -170,7 +168,7 @@ fn may_remove_finalizer(
 fn counts_as(
     snapshot: &Snapshot,
     pod_summary: &PodSummary,
-    managed: &PodCountsAfterScaling,
+    pod_counts: &PodCountsAfterScaling,
     position: usize,
 ) -> CountedAs {
     let (job, pod) = (&*snapshot.job, &pod_summary.pods[position].pod);
@@ -186,7 +184,7 @@ fn counts_as(
         };
     }
     // Pods that still run when a Job fails count as failed.
-    let fails = managed.job_end_to_write.as_ref().is_some_and(|end| end.job_result == JobResult::Failure);
+    let fails = pod_counts.job_end_to_write.as_ref().is_some_and(|end| end.job_result == JobResult::Failure);
     if !fails && !is_pod_failed(job, pod) {
         return CountedAs::Nothing;
     }

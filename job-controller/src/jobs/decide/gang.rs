@@ -6,7 +6,10 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use common::{hash::{Fnv1a, safe_encode}, prelude::*};
+use common::{
+    hash::{Fnv1a, safe_encode},
+    prelude::*,
+};
 
 use crate::{
     jobs::{
@@ -16,43 +19,40 @@ use crate::{
     objects::{JOBS, Job, condition_types},
 };
 
-/// The maximal length of an object name, in bytes.
+/// The maximum length of an object name, in bytes.
 const MAX_NAME: usize = 253;
-/// The maximal length of a DNS label, such as the name of a template, in bytes.
+/// The maximum length of a DNS label, such as the name of a template, in bytes.
 const MAX_LABEL: usize = 63;
 
 /// Decides whether the Pods of a Job form a gang. Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
 pub fn decide_pod_scheduling(
     snapshot: &Snapshot,
     pod_summary: &PodSummary,
-    scheduling: Option<&SchedulingObjects>,
+    scheduling_objects: Option<&SchedulingObjects>,
 ) -> PodScheduling {
     let job = &*snapshot.job;
-    let Some(scheduling) = scheduling.filter(|_| can_form_gang(job)) else { return PodScheduling::OneByOne(None) };
-    let workload = match scheduling.workloads.as_slice() {
-        [] if !is_new(job, pod_summary) => return PodScheduling::OneByOne(Some(NoGangReason::StartedWithoutWorkload)),
-        [] => return PodScheduling::CreateWorkloadAndPodGroup,
-        [workload] => workload,
-        several => return PodScheduling::OneByOne(Some(NoGangReason::SeveralWorkloads(several.len()))),
+    let Some(SchedulingObjects { workloads, pod_groups }) = scheduling_objects.filter(|_| can_form_gang(job)) else {
+        return PodScheduling::OneByOne(None);
     };
-    let name = || Text::new(&workload.metadata.name);
-    if !is_controlled_by(&workload.metadata, job) {
-        return PodScheduling::OneByOne(Some(NoGangReason::NotControlledByJob("Workload", name())));
-    }
-    if workload.pod_group_templates().len() != 1 {
-        return PodScheduling::OneByOne(Some(NoGangReason::UnexpectedTemplateCount(
-            name(),
-            workload.pod_group_templates().len(),
-        )));
-    }
-    match scheduling.pod_groups.as_slice() {
-        [] => PodScheduling::CreatePodGroup(Arc::clone(workload)),
-        [group] if is_controlled_by(&group.metadata, job) => PodScheduling::InPodGroup(Text::new(&group.metadata.name)),
-        [group] => {
-            PodScheduling::OneByOne(Some(NoGangReason::NotControlledByJob("PodGroup", Text::new(&group.metadata.name))))
+    let reason = match workloads.as_slice() {
+        [] if is_new(job, pod_summary) => return PodScheduling::CreateWorkloadAndPodGroup,
+        [] => NoGangReason::StartedWithoutWorkload,
+        [workload] => {
+            let (name, templates) = (Text::new(&workload.metadata.name), workload.pod_group_templates().len());
+            match pod_groups.as_slice() {
+                _ if !is_controlled_by(&workload.metadata, job) => NoGangReason::NotControlledByJob("Workload", name),
+                _ if templates != 1 => NoGangReason::UnexpectedTemplateCount(name, templates),
+                [] => return PodScheduling::CreatePodGroup(Arc::clone(workload)),
+                [group] if is_controlled_by(&group.metadata, job) => {
+                    return PodScheduling::InPodGroup(Text::new(&group.metadata.name));
+                }
+                [group] => NoGangReason::NotControlledByJob("PodGroup", Text::new(&group.metadata.name)),
+                several => NoGangReason::SeveralPodGroups(name, several.len()),
+            }
         }
-        several => PodScheduling::OneByOne(Some(NoGangReason::SeveralPodGroups(name(), several.len()))),
-    }
+        several => NoGangReason::SeveralWorkloads(several.len()),
+    };
+    PodScheduling::OneByOne(Some(reason))
 }
 
 /// Whether the Pods of a Job all run at the same time, and the user has not put them into a scheduling group.

@@ -107,9 +107,9 @@ impl ScalingDecision {
         )
     }
 
-    /// Whether `pod_to_delete` carries the finalizer, and this decision deletes Pods without counting them.
-    pub fn removes_finalizer_before_deletion(&self, pod_to_delete: &ControlledPod) -> bool {
-        pod_to_delete.has_tracking_finalizer
+    /// Whether a Pod carries the finalizer, and this decision deletes Pods without counting them.
+    pub fn removes_finalizer_before_deletion(&self, controlled_pod: &ControlledPod) -> bool {
+        controlled_pod.has_tracking_finalizer
             && matches!(self, Self::DeleteUncounted(_) | Self::DeleteSuspended(_) | Self::ScaleDown(_))
     }
 
@@ -129,10 +129,10 @@ impl ScalingDecision {
         match self {
             Self::Create { pods, .. } => PodWrites { created_pod_count: pods.len(), ..PodWrites::default() },
             _ => {
-                let ready = self.pods_to_delete().iter().filter(|v| pod_summary.pods[v.pod_position].pod.is_ready());
+                let is_ready = |pod: &&PodToDelete| pod_summary.pods[pod.pod_position].pod.is_ready();
                 PodWrites {
                     deleted_pod_count: self.pods_to_delete().len(),
-                    deleted_ready_pod_count: ready.count(),
+                    deleted_ready_pod_count: self.pods_to_delete().iter().filter(is_ready).count(),
                     ..PodWrites::default()
                 }
             }

@@ -11,7 +11,7 @@ use crate::{
     indexes::CompletionIndexSet,
     jobs::{
         decide::{decide, first_status, manage, second_status::decide_second_status},
-        plan::{PodWrites, ScalingDecision, JobSyncPlan},
+        plan::{JobSyncPlan, PodWrites, ScalingDecision},
         snapshot::{DecisionSettings, FailureRecord, Snapshot},
     },
     objects::{JobStatus, condition_types},
@@ -202,7 +202,12 @@ impl Model {
         }
     }
 
-    fn act(&mut self, snapshot: &Snapshot, plan: &JobSyncPlan, life: &mut WritesUntilCrash) -> Result<PodWrites, Crashed> {
+    fn act(
+        &mut self,
+        snapshot: &Snapshot,
+        plan: &JobSyncPlan,
+        life: &mut WritesUntilCrash,
+    ) -> Result<PodWrites, Crashed> {
         let name = |at: usize| plan.pod_summary.pods[at].pod.meta().name.to_string();
         match &plan.scaling_decision {
             ScalingDecision::Create { pods, .. } => {
