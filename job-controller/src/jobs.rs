@@ -213,8 +213,10 @@ impl Controller for JobController {
     /// Enqueues a finished or deleted Job for the orphan loop, which also drops the state that this sync stored in memory.
     fn after_sync(&self, snapshot: &Snapshot) {
         let meta = &snapshot.job.metadata;
-        let is_active = |job: &Job| job.metadata.uid == meta.uid && !job.is_finished();
-        if matches!(self.jobs.get(&meta.namespace, &meta.name), Ok(job) if !job.is_some_and(|job| is_active(&job))) {
+        let is_unfinished = |job: Arc<Job>| job.metadata.uid == meta.uid && !job.is_finished();
+        if let Ok(job) = self.jobs.get(&meta.namespace, &meta.name)
+            && !job.is_some_and(is_unfinished)
+        {
             self.orphan_queue.add(OrphanKey::for_job(meta), Priority::Normal);
         }
     }

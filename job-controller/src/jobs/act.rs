@@ -54,7 +54,7 @@ pub(super) async fn sync(
         ScalingDecision::Create { pods, .. } => {
             pods::create_pods(snapshot, pod_summary, pods, group.as_ref(), io).await
         }
-        _ => pods::delete_pods(snapshot, pod_summary, scaling_decision, io).await,
+        _ => pods::delete_pods(pod_summary, scaling_decision, io).await,
     };
 
     let pod_counts = manage::pod_counts_after_scaling(snapshot, pod_summary, scaling_decision, &pod_writes);

@@ -80,7 +80,7 @@ fn requeue_after(
         ScalingDecision::CreationPaused(pause) => pause.requeue_after(),
         _ => None,
     };
-    let pending = snapshot.pending_pod_writes.as_ref().map(|pending_writes| pending_pod_writes.max_wait);
+    let pending = snapshot.pending_writes.as_ref().map(|pending_writes| pending_writes.max_wait);
     let deadline = deadline.filter(|_| pod_summary.decided_job_end.is_none());
     [deadline, postponed, pending].into_iter().flatten().min()
 }

@@ -99,9 +99,11 @@ fn select_pods_to_delete(job: &Job, pod_summary: &PodSummary, surplus: usize) ->
             ranked.into_iter().for_each(|position| delete(position, DeletionReason::DuplicateIndex));
         }
     }
-    let selected = active - rest.len();
-    let surplus = rank(&rest).into_iter().take(surplus.saturating_sub(selected));
-    surplus.for_each(|position| delete(position, DeletionReason::TooManyPods));
+    let missing = surplus.saturating_sub(active - rest.len());
+    if missing > 0 {
+        let ranked = rank(&rest).into_iter().take(missing);
+        ranked.for_each(|position| delete(position, DeletionReason::TooManyPods));
+    }
     pods_to_delete
 }
 
