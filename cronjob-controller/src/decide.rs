@@ -11,7 +11,7 @@ use common::prelude::*;
 
 pub use create::{parse_schedule_ignoring_unknown_time_zone, parse_schedule_with_time_zone};
 
-use crate::{plan::Plan, snapshot::Snapshot};
+use crate::plan::{Plan, Snapshot};
 
 /// Delay of the next sync if `status.active` lists more Jobs than one sync may read live.
 const LOOKUP_PAUSE: Duration = Duration::from_secs(1);

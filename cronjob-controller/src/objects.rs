@@ -1,6 +1,14 @@
 //! The fields of CronJobs and Jobs that the controller reads, and the status that it writes.
 
-use common::{conditions::{Condition, seconds}, head::ObjectHead, intern::Labels, json::{RawJson, null_as_default}, meta::Annotations, prelude::*, wire::{MessageSchema, messages}};
+use common::{
+    conditions::{Condition, seconds},
+    head::ObjectHead,
+    intern::Labels,
+    json::{RawJson, null_as_default},
+    meta::Annotations,
+    prelude::*,
+    wire::{MessageSchema, messages},
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 

@@ -1,12 +1,30 @@
-//! The plan of one sync: steps in order, each with its reason, and the status to write after them.
+//! The input and the plan of one sync: steps in order, each with its reason, and the status to write after them.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use common::prelude::*;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::objects::CronJobStatus;
+use crate::objects::{CronJob, CronJobStatus, Job};
+
+/// Everything that one sync reads, taken at one time: a CronJob and its Jobs.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The CronJob, from the cache or from a live read.
+    pub cron_job: Arc<CronJob>,
+    /// The owner reference and deletion state of the CronJob.
+    pub owner: Owner,
+    /// Whether `cron_job` was read live in this sync; `false` if it comes from the cache.
+    pub was_cron_job_read_live: bool,
+    /// The cached Jobs that the CronJob controls, sorted by name.
+    pub jobs: Vec<Arc<Job>>,
+    /// Results of the live reads of Jobs that `status.active` lists and the cache does not hold. The key is the name of the
+    /// Job; the value is `None` if no such Job exists.
+    pub jobs_read_live: BTreeMap<Text, Option<Arc<Job>>>,
+    /// Wall-clock time of the sync.
+    pub now: Timestamp,
+}
 
 /// Maximum length of the message of an Event in bytes; longer messages are truncated.
 ///
@@ -104,7 +122,7 @@ pub struct Plan {
     pub is_status_changed: bool,
     /// Time from the snapshot to the next sync; `None` if only an event causes the next sync.
     pub requeue_after: Option<Duration>,
-    /// Sentence about the count of active Jobs, for `/debug/explain`.
+    /// Sentence about the number of active Jobs, for `/debug/explain`.
     pub active_job_summary: String,
     /// Reasons why no Job is created, as sentences for `/debug/explain`.
     pub reasons_for_no_job: Vec<String>,
@@ -142,7 +160,7 @@ impl DeletionReason {
 impl Plan {
     /// Describes the differences between the status to write and the stored status, in the words of the Events.
     pub fn describe_status_changes(&self) -> String {
-        let mut changes = self.actions.iter().filter_map(|step| match step {
+        let mut changes = self.actions.iter().filter_map(|action| match action {
             Action::RecordEvent(PlannedEvent { reason: "SawCompletedJob" | "MissingJob", message, .. }) => {
                 Some(message.as_str())
             }
@@ -160,20 +178,20 @@ impl SyncPlan for Plan {
     fn situation(&self) -> String {
         match &self.live_reads[..] {
             [] => self.active_job_summary.clone(),
-            [question] => format!("{}; first {question}", self.active_job_summary),
-            [question, others @ ..] => {
-                format!("{}; first {question}, and {} more reads", self.active_job_summary, others.len())
+            [live_read] => format!("{}; first {live_read}", self.active_job_summary),
+            [live_read, others @ ..] => {
+                format!("{}; first {live_read}, and {} more reads", self.active_job_summary, others.len())
             }
         }
     }
 
     fn wait_reasons(&self) -> Vec<String> {
-        let warnings = self.actions.iter().filter_map(|step| match step {
+        let warnings = self.actions.iter().filter_map(|action| match action {
             Action::RecordEvent(PlannedEvent { kind: EventType::Warning, message, .. }) => Some(message),
             _ => None,
         });
-        let news = warnings.filter(|message| !self.reasons_for_no_job.contains(message));
-        self.reasons_for_no_job.iter().chain(news).cloned().collect()
+        let further = warnings.filter(|message| !self.reasons_for_no_job.contains(message));
+        self.reasons_for_no_job.iter().chain(further).cloned().collect()
     }
 
     fn requeue_after(&self) -> Option<Duration> {

@@ -8,7 +8,7 @@ use crate::{
     decide::{parse_schedule_ignoring_unknown_time_zone, runs},
     due::{RunSearchStart, next_firing_with_new_job_name},
     objects::{CRON_JOBS, CronJob, Job},
-    plan,
+    plan::PlannedEvent,
 };
 
 /// Handlers of CronJob and Job events. Upstream: `pkg/controller/cronjob`, `updateCronJob`, `addJob`, `updateJob`, `deleteJob`.
@@ -45,7 +45,7 @@ impl EventHandlers {
             }
             Err(_) => {
                 let message = format!("unparseable schedule for cronjob: {}", cron.spec.schedule);
-                let event = plan::PlannedEvent::warning("UnParseableCronJobSchedule", message);
+                let event = PlannedEvent::warning("UnParseableCronJobSchedule", message);
                 let object = InvolvedObject::new(CRON_JOBS, &cron.metadata);
                 self.recorder.record_event(&object, event.kind, event.reason, event.message);
             }
@@ -54,22 +54,16 @@ impl EventHandlers {
 
     /// Enqueues the CronJob that controls the Job of an event, or controlled it before the event.
     pub(crate) fn on_job_event(&self, event: &CacheEvent<Job>, _origin: ChangeOrigin) {
-        match event {
-            CacheEvent::Added(job) | CacheEvent::Deleted(job) => self.add_owner(&job.metadata),
-            CacheEvent::Unreadable(job) => self.add_owner(&job.meta),
-            CacheEvent::Updated { old, new } if old.metadata.resource_version != new.metadata.resource_version => {
-                if old.metadata.controller() != new.metadata.controller() {
-                    self.add_owner(&old.metadata);
-                }
-                self.add_owner(&new.metadata);
+        for owners in concerned_owners(event) {
+            if let ConcernedOwners::Controller(job) = owners {
+                self.add_owner(job);
             }
-            CacheEvent::Updated { .. } => {}
         }
     }
 
     fn add_owner(&self, job: &Meta) {
-        if let Some(cron) = controlling_owner(&self.cron_jobs, job) {
-            self.queue.add(cron.metadata.key(), Priority::Normal);
+        if let Some(cron_job) = controlling_owner(&self.cron_jobs, job) {
+            self.queue.add(cron_job.metadata.key(), Priority::Normal);
         }
     }
 }

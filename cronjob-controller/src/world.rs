@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     decide::runs::job_name,
     objects::{CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION, CRON_JOBS, CronJob},
-    snapshot::Snapshot,
+    plan::Snapshot,
 };
 
 pub(crate) fn parse_timestamp(text: &str) -> Timestamp {

@@ -10,7 +10,7 @@ use common::prelude::*;
 use cronjob_controller::{
     decide::decide,
     objects::{CRON_JOBS, CronJob, Job},
-    snapshot::Snapshot,
+    plan::Snapshot,
 };
 use jiff::Timestamp;
 use proptest::prelude::*;

@@ -16,7 +16,7 @@ use crate::{
         decide::decide,
         observe::claim_pods,
         plan::{JobSyncPlan, NewPod, PodToDelete, ScalingDecision},
-        snapshot::{DecisionSettings, FailureRecord, SharedPod, Snapshot, UnseenWrites},
+        snapshot::{DecisionSettings, FailureRecord, SharedPod, Snapshot},
     },
     objects::{
         JOB_COMPLETION_INDEX_ANNOTATION, JOB_INDEX_FAILURE_COUNT_ANNOTATION,
@@ -188,7 +188,7 @@ impl PodBuilder {
 pub(crate) struct SyncFixture {
     pub(crate) job: JobBuilder,
     pub(crate) pods: Vec<PodBuilder>,
-    pub(crate) has_unseen_writes: bool,
+    pub(crate) has_pending_writes: bool,
     pub(crate) pod_creation_pause: Option<PodCreationPause>,
     pub(crate) has_stale_objects: bool,
     pub(crate) decision_settings: DecisionSettings,
@@ -201,7 +201,7 @@ impl JobBuilder {
         SyncFixture {
             job: self,
             pods: pods.into_iter().collect(),
-            has_unseen_writes: false,
+            has_pending_writes: false,
             pod_creation_pause: None,
             has_stale_objects: false,
             decision_settings: default_decision_settings(),
@@ -212,12 +212,12 @@ impl JobBuilder {
 }
 
 impl SyncFixture {
-    pub(crate) fn with_unseen_writes(mut self) -> Self {
-        self.has_unseen_writes = true;
+    pub(crate) fn with_pending_writes(mut self) -> Self {
+        self.has_pending_writes = true;
         self
     }
     pub(crate) fn with_stale_cache(self) -> Self {
-        Self { has_stale_objects: true, ..self.with_unseen_writes() }
+        Self { has_stale_objects: true, ..self.with_pending_writes() }
     }
     pub(crate) fn with_decision_settings(mut self, change: impl FnOnce(&mut DecisionSettings)) -> Self {
         change(&mut self.decision_settings);
@@ -243,11 +243,10 @@ impl SyncFixture {
         let job = Arc::new(self.job.build_job());
         let owner = Owner::new(JOBS, &job.metadata);
         let pods: Vec<SharedPod> = self.pods.iter().map(PodBuilder::build).collect();
-        let why = "2 deleted pods".to_owned();
-        let pending_writes = UnseenWrites {
-            description: why,
+        let pending_writes = PendingWrites {
+            description: "2 deleted pods".to_owned(),
             max_wait: Duration::from_secs(9),
-            has_stale_objects: self.has_stale_objects,
+            stale_resource: self.has_stale_objects.then_some(JOBS),
         };
         let (claims, unselected) = claim_pods(&owner, &job.selector, pods, Vec::new());
         Snapshot {
@@ -260,7 +259,7 @@ impl SyncFixture {
             failure_record: self.failure_record,
             scheduling_objects: None,
             pod_creation_pause: self.pod_creation_pause,
-            pending_writes: self.has_unseen_writes.then_some(pending_writes),
+            pending_writes: self.has_pending_writes.then_some(pending_writes),
             decision_settings: self.decision_settings,
             now: sync_time_plus_seconds(0),
             owner,

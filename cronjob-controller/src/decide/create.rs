@@ -10,9 +10,9 @@ use super::runs::{job_name, run_search_start};
 use crate::{
     due::{self, DueRun},
     objects::{CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION, ConcurrencyPolicy, CronJobSpec},
+    plan::Snapshot,
     plan::{Action, DeletionReason, Plan, PlannedEvent},
     schedule::{ParseError, Schedule, ZoneRules},
-    snapshot::Snapshot,
 };
 
 /// Plans the time of the next sync, and the Job of the due run if the policy, the deadline and the spec allow the Job.

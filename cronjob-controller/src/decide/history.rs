@@ -7,8 +7,7 @@ use common::prelude::*;
 use super::runs::{saw_completed_job_event, unrecorded_run_of_job};
 use crate::{
     objects::{Job, JobOutcome},
-    plan::{Action, DeletionReason},
-    snapshot::Snapshot,
+    plan::{Action, DeletionReason, Snapshot},
 };
 
 /// Returns the finished Jobs to delete: the oldest complete Jobs and the oldest failed Jobs beyond the history limits.

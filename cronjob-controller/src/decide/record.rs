@@ -7,8 +7,7 @@ use common::prelude::*;
 use super::runs::{saw_completed_job_event, unrecorded_run_of_job};
 use crate::{
     objects::JobReference,
-    plan::{Action, LiveRead, Plan, PlannedEvent},
-    snapshot::Snapshot,
+    plan::{Action, LiveRead, Plan, PlannedEvent, Snapshot},
 };
 
 /// Maximum number of Jobs that one sync reads live.

@@ -6,8 +6,7 @@ use jiff::Timestamp;
 use crate::{
     due::RunSearchStart,
     objects::{CronJob, Job, JobOutcome},
-    plan::PlannedEvent,
-    snapshot::Snapshot,
+    plan::{PlannedEvent, Snapshot},
 };
 
 /// Returns the time after which the next run is searched; `None` if there is neither a last run nor a creation time.

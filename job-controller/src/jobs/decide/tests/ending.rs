@@ -126,7 +126,7 @@ fn a_job_completes_when_enough_pods_have_succeeded_and_none_is_active() {
             .completions(completions, 2)
             .status_field("succeeded", succeeded)
             .with_pods(pods)
-            .with_unseen_writes();
+            .with_pending_writes();
         assert_eq!(world.job_end_text().as_deref(), want.then_some(REACHED), "{completions:?} {succeeded} {active}");
     }
     let surplus = job("j").completions(Some(3), 2).status_field("succeeded", 3).with_pods([pod("a")]);
@@ -151,7 +151,7 @@ fn a_suspended_job_that_wants_no_pods_completes() {
 #[test]
 fn a_job_does_not_end_while_pods_are_active() {
     let over = job("j").spec_field("activeDeadlineSeconds", 5).with_pods([pod("a"), pod("b").failed()]);
-    assert_eq!(over.clone().with_unseen_writes().job_end_text(), None);
+    assert_eq!(over.clone().with_pending_writes().job_end_text(), None);
     let plan = over.plan();
     let nothing = crate::jobs::plan::PodWrites { deleted_pod_count: 0, ..crate::jobs::plan::PodWrites::default() };
     let managed = crate::jobs::decide::manage::pod_counts_after_scaling(

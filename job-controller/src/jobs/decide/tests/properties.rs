@@ -150,7 +150,7 @@ impl Model {
             job: self.job.clone(),
             pods: old.iter().map(|(name, pod)| Self::build(name, pod)).collect(),
             pod_creation_pause: None,
-            has_unseen_writes: lag > 0,
+            has_pending_writes: lag > 0,
             has_stale_objects: lag > 0,
             decision_settings: DecisionSettings {
                 max_uncounted_pods: 4,
@@ -269,8 +269,14 @@ impl Model {
             self.untracked_here.insert(pod.meta().name.to_string());
             untracked.push(pod);
         }
-        let conclusion =
-            decide_second_status(&snapshot, &tracked, &managed, &tracked.status, &untracked, sync_time_plus_seconds(0));
+        let conclusion = decide_second_status(
+            &snapshot.job,
+            &tracked,
+            &managed,
+            &tracked.status,
+            &untracked,
+            sync_time_plus_seconds(0),
+        );
         if conclusion.write_reason.is_some() {
             life.write()?;
             self.put(&conclusion.status);
