@@ -141,32 +141,34 @@ impl JobMetrics {
         self.finished.with_label_values(&[job.completion_mode.as_str(), result, &end.reason]).inc();
     }
 
-    /// Counts the Pods and indexes that are in the written status `after` and not in the status `before`.
-    pub fn record_counted_pods(&self, job: &Job, before: &JobStatus, after: &JobStatus) {
+    /// Counts the Pods and indexes that are in the written status `new_status` and not in `old_status`.
+    pub fn record_counted_pods(&self, job: &Job, old_status: &JobStatus, new_status: &JobStatus) {
         let mode = job.completion_mode.as_str();
         let grown = |before: usize, after: usize| after.saturating_sub(before) as u64;
         let number = |count: i32| usize::try_from(count).unwrap_or(0);
         let succeeded = if job.is_indexed() {
             let count = |text: &str| CompletionIndexSet::parse(text, job.index_count()).len();
             let limit = if job.backoff_limit_per_index.is_some() { "perIndex" } else { "global" };
-            let indexes = if before.completed_indexes == after.completed_indexes {
+            let indexes = if old_status.completed_indexes == new_status.completed_indexes {
                 0
             } else {
-                grown(count(&before.completed_indexes), count(&after.completed_indexes))
+                grown(count(&old_status.completed_indexes), count(&new_status.completed_indexes))
             };
             self.finished_indexes.with_label_values(&["succeeded", limit]).inc_by(indexes);
-            if job.backoff_limit_per_index.is_some() && before.failed_indexes != after.failed_indexes {
+            if job.backoff_limit_per_index.is_some() && old_status.failed_indexes != new_status.failed_indexes {
                 let count = |status: &JobStatus| count(status.failed_indexes.as_deref().unwrap_or_default());
-                self.finished_indexes.with_label_values(&["failed", limit]).inc_by(grown(count(before), count(after)));
+                self.finished_indexes
+                    .with_label_values(&["failed", limit])
+                    .inc_by(grown(count(old_status), count(new_status)));
             }
             indexes
         } else {
-            grown(number(before.succeeded), number(after.succeeded))
+            grown(number(old_status.succeeded), number(new_status.succeeded))
         };
         self.pods_finished.with_label_values(&[mode, "succeeded"]).inc_by(succeeded);
         self.pods_finished
             .with_label_values(&[mode, "failed"])
-            .inc_by(grown(number(before.failed), number(after.failed)));
+            .inc_by(grown(number(old_status.failed), number(new_status.failed)));
     }
 
     /// Adds the counts of succeeded and failed requests to create Pods, with this value of the label `reason`.

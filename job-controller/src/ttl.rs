@@ -96,14 +96,14 @@ async fn delete_if_expired(job: &Job, io: Io<'_, TtlController>) -> Result<Reque
     requeue
 }
 
-async fn delete(live: &Job, time_since_expiry: Duration, io: Io<'_, TtlController>) -> Result<Requeue, SyncError> {
+async fn delete(live_job: &Job, time_since_expiry: Duration, io: Io<'_, TtlController>) -> Result<Requeue, SyncError> {
     // If the time to live changes after the read, the version changes, too, and the precondition fails.
-    let delete = Request::delete(JOBS, &live.metadata).with_propagation("Foreground").with_verb_text("remove");
+    let delete = Request::delete(JOBS, &live_job.metadata).with_propagation("Foreground").with_verb_text("remove");
     let deleted = io.send(delete.with_reason("its time to live has ended")).await;
     deleted.map_err(|refusal| SyncError::from_refusal("removing the finished Job", &refusal))?;
     io.update_memory(|controller| {
         controller.deletion_duration.observe(time_since_expiry.as_secs_f64());
-        let (key, finished) = (live.metadata.key(), finish_time(live).map(seconds::format_rfc3339));
+        let (key, finished) = (live_job.metadata.key(), finish_time(live_job).map(seconds::format_rfc3339));
         tracing::info!(logger = "ttl-after-finished", key = %key, ?finished, "Removed a finished Job");
     });
     Ok(Requeue::AfterPlannedDelay)

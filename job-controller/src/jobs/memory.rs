@@ -48,7 +48,10 @@ impl JobMemoryByUid {
     /// Reverts [`record_finalizer_removal`](Self::record_finalizer_removal) for Pods that may still have their finalizers.
     pub fn revert_finalizer_removal(&self, job: &Uid, pods: &[Uid]) {
         self.update_job_memory(job, |memory| {
-            Arc::make_mut(&mut memory.pod_uids_with_removed_finalizer).retain(|uid| !pods.contains(uid));
+            let removed = Arc::make_mut(&mut memory.pod_uids_with_removed_finalizer);
+            for pod in pods {
+                removed.remove(pod);
+            }
         });
     }
 

@@ -226,12 +226,12 @@ struct PodSpec {
     scheduling_group: Option<IgnoredAny>,
 }
 
-fn pod_spec(template: &RawJson) -> Result<PodSpec, String> {
+fn pod_spec(template_json: &RawJson) -> Result<PodSpec, String> {
     #[derive(Deserialize)]
     struct Parts {
         spec: Option<PodSpec>,
     }
-    let parts: Parts = serde_json::from_str(template.text()).map_err(|error| format!("spec.template: {error}"))?;
+    let parts: Parts = serde_json::from_str(template_json.text()).map_err(|error| format!("spec.template: {error}"))?;
     Ok(parts.spec.unwrap_or_default())
 }
 

@@ -30,7 +30,7 @@ type Fields = BTreeMap<String, Box<RawValue>>;
 pub(crate) struct PodBodyBuilder {
     name: Text,
     metadata: TemplateMeta,
-    reference: OwnerRef,
+    owner_reference: OwnerRef,
     /// The template's `spec`. For an Indexed Job, it includes the environment variable `JOB_COMPLETION_INDEX`.
     spec: Option<Spec>,
 }
@@ -60,7 +60,7 @@ struct TemplateMeta {
 
 impl PodBodyBuilder {
     /// Reads the Job's template. The error says why the template is invalid. New Pods join the `PodGroup` named `group`.
-    pub(crate) fn new(job: &Job, reference: OwnerRef, group: Option<&Text>) -> Result<Self, String> {
+    pub(crate) fn new(job: &Job, owner_reference: OwnerRef, group: Option<&Text>) -> Result<Self, String> {
         let raw = job.template.as_ref().ok_or("no template")?;
         let wrong = |error: serde_json::Error| format!("template cannot be read: {error}");
         let Template { mut metadata, spec } = serde_json::from_str(raw.text()).map_err(wrong)?;
@@ -85,7 +85,7 @@ impl PodBodyBuilder {
             Some(spec) => Some(Spec::Raw(serde_json::from_str(spec.get()).map_err(wrong)?)),
             None => None,
         };
-        Ok(Self { name: Text::new(&job.metadata.name), metadata, reference, spec })
+        Ok(Self { name: Text::new(&job.metadata.name), metadata, owner_reference, spec })
     }
 
     /// Builds the body of the request that creates this Pod.
@@ -98,12 +98,11 @@ impl PodBodyBuilder {
             labels.insert(JOB_COMPLETION_INDEX_ANNOTATION, index.to_string().into());
             annotations.insert(JOB_COMPLETION_INDEX_ANNOTATION, index.to_string().into());
         }
-        if let Some(IndexFailureCounts { failure_count: counted, ignored_failure_count: ignored }) =
-            pod.index_failure_counts
-        {
-            annotations.insert(JOB_INDEX_FAILURE_COUNT_ANNOTATION, counted.to_string().into());
-            if ignored > 0 {
-                annotations.insert(JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION, ignored.to_string().into());
+        if let Some(IndexFailureCounts { failure_count, ignored_failure_count }) = pod.index_failure_counts {
+            annotations.insert(JOB_INDEX_FAILURE_COUNT_ANNOTATION, failure_count.to_string().into());
+            if ignored_failure_count > 0 {
+                annotations
+                    .insert(JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION, ignored_failure_count.to_string().into());
             }
         }
         let spec = self.spec.as_ref().map(|spec| match spec {
@@ -121,7 +120,7 @@ impl PodBodyBuilder {
                 labels,
                 annotations,
                 finalizers: &self.metadata.finalizers,
-                owner_references: [&self.reference],
+                owner_references: [&self.owner_reference],
             },
             spec,
         }

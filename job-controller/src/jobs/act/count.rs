@@ -1,5 +1,7 @@
 //! Sends the writes that count finished Pods, in the order that [`crate::jobs::decide::first_status`] describes.
 
+use std::borrow::Cow;
+
 use common::{api, prelude::*};
 use serde::Deserialize;
 use serde_json::json;
@@ -34,7 +36,7 @@ pub(super) async fn write_statuses_and_remove_finalizers<'a>(
     first_status: &FirstStatusWrite,
     io: Io<'_, JobController>,
 ) -> Result<FinalizerRemoval<'a>, SyncError> {
-    let mut stored = StoredStatus { job, status: job.status.clone() };
+    let mut stored = StoredStatus { job, status: Cow::Borrowed(&job.status) };
     if first_status.is_status_changed {
         let interim = pod_counts.job_end_to_write.as_ref().filter(|end| end.is_newly_decided);
         let why = interim.map_or_else(String::new, |end| format!("{} ({})", end.interim_condition_type(), end.reason));
@@ -94,16 +96,16 @@ pub(super) async fn write_statuses_and_remove_finalizers<'a>(
 /// A Job and its status on the server: as cached until the first write, then as in the server's last answer.
 struct StoredStatus<'a> {
     job: &'a Job,
-    status: JobStatus,
+    status: Cow<'a, JobStatus>,
 }
 
-impl StoredStatus<'_> {
+impl<'a> StoredStatus<'a> {
     /// Writes a status. The precondition is the version after the last write of this sync, or else the cached version.
-    async fn write(&mut self, status: &JobStatus, why: String, io: Io<'_, JobController>) -> Result<(), Refusal> {
+    async fn write(&mut self, status: &'a JobStatus, why: String, io: Io<'_, JobController>) -> Result<(), Refusal> {
         let body = io.encode_body(|| json!({"status": status}));
         let request = Request::patch_status(JOBS, &self.job.metadata, body).with_reason(why);
         let answer = io.send_and_decode::<Answer>(request).await?;
-        let written = answer.map_or_else(|| status.clone(), |answer| answer.status.unwrap_or_default());
+        let written = answer.map_or(Cow::Borrowed(status), |answer| Cow::Owned(answer.status.unwrap_or_default()));
         let before = std::mem::replace(&mut self.status, written);
         io.update_memory(|controller| controller.metrics.record_counted_pods(self.job, &before, &self.status));
         Ok(())

@@ -96,13 +96,16 @@ fn select_pods_to_delete(job: &Job, pod_summary: &PodSummary, surplus: usize) ->
         for group in groups.into_values() {
             let mut ranked = if group.len() > 1 { rank(&group) } else { group };
             rest.extend(ranked.pop());
-            ranked.into_iter().for_each(|position| delete(position, DeletionReason::DuplicateIndex));
+            for position in ranked {
+                delete(position, DeletionReason::DuplicateIndex);
+            }
         }
     }
     let missing = surplus.saturating_sub(active - rest.len());
     if missing > 0 {
-        let ranked = rank(&rest).into_iter().take(missing);
-        ranked.for_each(|position| delete(position, DeletionReason::TooManyPods));
+        for position in rank(&rest).into_iter().take(missing) {
+            delete(position, DeletionReason::TooManyPods);
+        }
     }
     pods_to_delete
 }
