@@ -33,18 +33,25 @@ use crate::{
 
 use self::draft::PlanDraft;
 
+/// Longest wait for the first list of a Deployment's Pods. Normally the end of that list enqueues the Deployment earlier.
+const MAX_WAIT_FOR_PODS: Duration = Duration::from_secs(30);
+
 /// Decides what one sync of a Deployment does.
 ///
 /// Upstream: `pkg/controller/deployment`, `syncDeployment`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
+    let mut draft = PlanDraft::new(snapshot);
+    if snapshot.unfinished_pod_counts.is_none() {
+        draft.set_requeue(Requeue::After(MAX_WAIT_FOR_PODS));
+        let pod_counts = waiting::pod_counts(&draft);
+        return draft.into_plan(pod_counts, vec![WaitReason::PodsNotRead]);
+    }
     if snapshot.deployment.spec.selector.compiled.is_empty() {
         return refuse_to_select_all(snapshot);
     }
-    let mut draft = PlanDraft::new(snapshot);
     plan_steps(&mut draft);
-    let situation = waiting::pod_counts(&draft);
-    let waiting = waiting::wait_reasons(&draft);
-    draft.into_plan(situation, waiting)
+    let (pod_counts, reasons_to_wait) = (waiting::pod_counts(&draft), waiting::wait_reasons(&draft));
+    draft.into_plan(pod_counts, reasons_to_wait)
 }
 
 fn plan_steps(draft: &mut PlanDraft<'_>) {

@@ -5,10 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use common::{
     conditions::{self as list, Condition},
     controller::{Decision, Explanation},
-    io::Requeue,
-    meta::Uid,
-    object::Object as _,
-    refs::{self, Owner},
+    prelude::*,
+    refs,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -32,7 +30,7 @@ pub(crate) struct DeploymentBuilder {
     pub(crate) generation: i64,
     pub(crate) is_deleting: bool,
     pub(crate) sets: Vec<Value>,
-    pub(crate) unfinished_pod_counts: BTreeMap<Uid, usize>,
+    pub(crate) unfinished_pod_counts: Option<BTreeMap<Uid, usize>>,
     pub(crate) now: Timestamp,
     made: i64,
 }
@@ -56,7 +54,7 @@ impl DeploymentBuilder {
             generation: 1,
             is_deleting: false,
             sets: Vec::new(),
-            unfinished_pod_counts: BTreeMap::new(),
+            unfinished_pod_counts: Some(BTreeMap::new()),
             now: "2026-11-21T10:00:00Z".parse().unwrap(),
             made: 0,
         }
@@ -126,7 +124,7 @@ impl DeploymentBuilder {
 
     /// Sets the number of unfinished Pods of a ReplicaSet.
     pub(crate) fn with_unfinished_pods(mut self, name: &str, count: usize) -> Self {
-        self.unfinished_pod_counts.insert(Uid::new(name), count);
+        self.unfinished_pod_counts.get_or_insert_default().insert(Uid::new(name), count);
         self
     }
 

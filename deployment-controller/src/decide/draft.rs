@@ -34,10 +34,10 @@ pub struct DraftReplicaSet<'a> {
 }
 
 impl<'a> DraftReplicaSet<'a> {
-    fn from_cached(source: &'a ReplicaSet) -> Self {
-        let replicas = source.spec.replicas.into();
-        let name = Arc::clone(&source.metadata.name);
-        Self { name, cached: Some(source), replicas, replicas_in_status: replicas, annotations: BTreeMap::new() }
+    fn from_cached(cached: &'a ReplicaSet) -> Self {
+        let replicas = cached.spec.replicas.into();
+        let name = Arc::clone(&cached.metadata.name);
+        Self { name, cached: Some(cached), replicas, replicas_in_status: replicas, annotations: BTreeMap::new() }
     }
 
     /// Returns a ReplicaSet that this plan creates.
@@ -63,7 +63,7 @@ impl<'a> DraftReplicaSet<'a> {
 
     /// Returns the status from the cache; the default status for a ReplicaSet that this plan creates.
     pub fn status(&self) -> &ReplicaSetStatus {
-        self.cached.map_or(&UNOBSERVED, |source| &source.status)
+        self.cached.map_or(&UNOBSERVED, |cached| &cached.status)
     }
 
     /// Returns `status.replicas`: the number of Pods that exist.
@@ -83,12 +83,12 @@ impl<'a> DraftReplicaSet<'a> {
 
     /// Returns a sort key for the order of creation. The time is `None` for a ReplicaSet that this plan creates.
     pub fn creation_sort_key(&self) -> (Option<Timestamp>, &str) {
-        (self.cached.and_then(|source| source.metadata.creation_timestamp), &self.name)
+        (self.cached.and_then(|cached| cached.metadata.creation_timestamp), &self.name)
     }
 
     /// Returns the UID; `None` for a ReplicaSet that this plan creates.
     pub fn uid(&self) -> Option<&Uid> {
-        self.cached.map(|source| &source.metadata.uid)
+        self.cached.map(|cached| &cached.metadata.uid)
     }
 }
 
@@ -162,7 +162,8 @@ impl<'a> PlanDraft<'a> {
 
     /// Returns the number of unfinished, also terminating, Pods of a ReplicaSet; 0 unless `Recreate` waits for old Pods.
     pub fn unfinished_pod_count(&self, set: &DraftReplicaSet<'_>) -> usize {
-        set.uid().and_then(|uid| self.snapshot.unfinished_pod_counts.get(uid)).copied().unwrap_or(0)
+        let counts = self.snapshot.unfinished_pod_counts.as_ref();
+        set.uid().and_then(|uid| counts?.get(uid).copied()).unwrap_or(0)
     }
 
     /// Returns the sum of the sizes of all ReplicaSets.
@@ -224,12 +225,12 @@ impl<'a> PlanDraft<'a> {
     }
 
     /// Returns the plan, which requeues the Deployment no later than the next attempt of a refused release.
-    pub fn into_plan(self, situation: PodCounts, waiting: Vec<WaitReason>) -> Plan {
+    pub fn into_plan(self, pod_counts: PodCounts, reasons_to_wait: Vec<WaitReason>) -> Plan {
         let requeue = match (self.requeue, self.snapshot.release_retry_after) {
             (Requeue::AfterPlannedDelay, Some(again)) => Requeue::After(again),
             (Requeue::After(other), Some(again)) => Requeue::After(other.min(again)),
             (requeue, _) => requeue,
         };
-        Plan { steps: self.steps, requeue, failure: self.failure, pod_counts: situation, reasons_to_wait: waiting }
+        Plan { steps: self.steps, requeue, failure: self.failure, pod_counts, reasons_to_wait }
     }
 }

@@ -1,5 +1,7 @@
 //! Checks invariants of every plan after random changes by users, by the ReplicaSet controller and by the passage of time.
 
+use std::collections::BTreeMap;
+
 use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -95,7 +97,7 @@ fn happen(world: &mut DeploymentBuilder, happening: &Happening) {
         Happening::Linger { set, count } => {
             let Some(set) = pick(world, set) else { return };
             let uid = common::meta::Uid::new(set["metadata"]["uid"].as_str().unwrap());
-            world.unfinished_pod_counts.insert(uid, count);
+            world.unfinished_pod_counts.get_or_insert_default().insert(uid, count);
         }
     }
 }
@@ -154,7 +156,12 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
         if enlarges && spec.strategy.kind == StrategyType::Recreate {
             for set in &snapshot.claims.to_keep {
                 let old = new.as_deref() != Some(&*set.metadata.name);
-                let runs = snapshot.unfinished_pod_counts.get(&set.metadata.uid).is_some_and(|count| *count > 0);
+                let runs = snapshot
+                    .unfinished_pod_counts
+                    .as_ref()
+                    .unwrap()
+                    .get(&set.metadata.uid)
+                    .is_some_and(|count| *count > 0);
                 prop_assert!(!(old && runs), "old Pods of {} have not finished: {step:?}", set.metadata.name);
             }
         }
@@ -206,7 +213,7 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
 
 /// Makes all Pods of every ReplicaSet available, and removes all surplus Pods.
 fn heal(world: &mut DeploymentBuilder) {
-    world.unfinished_pod_counts.clear();
+    world.unfinished_pod_counts = Some(BTreeMap::new());
     for at in 0..world.sets.len() {
         happen(world, &Happening::Look { set: at, available: i64::MAX });
     }

@@ -1,5 +1,7 @@
 //! The strategy `Recreate`: no new Pod starts before every old Pod has finished or is deleted.
 
+use std::sync::Arc;
+
 use crate::{
     decide::{
         cleanup, create,
@@ -7,8 +9,20 @@ use crate::{
         progress,
         scale::{self, WriteIfChanged},
     },
+    objects::{Deployment, ReplicaSet, StrategyType},
     plan::OnFailure,
 };
+
+/// Whether the next step depends on old Pods, which is so under `Recreate` until the new ReplicaSet has its full size.
+pub fn needs_pods(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> bool {
+    let spec = &deployment.spec;
+    if spec.strategy.kind != StrategyType::Recreate || spec.paused || deployment.metadata.is_deleting() {
+        return false;
+    }
+    let new = sets.iter().find(|set| set.spec.template.is_digest_of(&spec.template));
+    let is_full = new.is_some_and(|new| new.spec.replicas == spec.replicas);
+    !is_full && sets.len() > usize::from(new.is_some())
+}
 
 /// Plans the next step of a rollout: scale old ReplicaSets to 0, wait until they have no unfinished Pod, then give the new
 /// ReplicaSet its full size.
@@ -45,6 +59,9 @@ fn old_pods_run(draft: &PlanDraft<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use common::io::Requeue;
     use serde_json::json;
 
     use crate::{decide::conditions::*, world::DeploymentBuilder};
@@ -77,6 +94,16 @@ mod tests {
             plan.reasons_to_wait.iter().map(ToString::to_string).collect::<Vec<_>>(),
             ["old Pods of a still run (Recreate): 1"]
         );
+    }
+
+    /// DEPLOYMENT-35, DEPLOYMENT-82.
+    #[test]
+    fn nothing_is_planned_before_the_pods_are_read() {
+        let mut world = recreate(3).with_set("a", 2, 2);
+        world.unfinished_pod_counts = None;
+        let plan = world.plan();
+        assert_eq!((plan.steps.len(), plan.requeue), (0, Requeue::After(Duration::from_secs(30))));
+        assert_eq!(world.explain().waiting, ["the Pods, which the strategy Recreate needs, have not been read yet"]);
     }
 
     /// DEPLOYMENT-36.

@@ -39,6 +39,8 @@ impl fmt::Display for PodCounts {
 pub enum WaitReason {
     /// The selector is empty and would match every Pod.
     EmptySelector,
+    /// The Pods that `Recreate` needs have not been read yet.
+    PodsNotRead,
     /// The Deployment is being deleted.
     DeploymentDeleting,
     /// `spec.paused` is true.
@@ -98,6 +100,7 @@ impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::EmptySelector => f.write_str("the selector is empty and would select all Pods"),
+            Self::PodsNotRead => f.write_str("the Pods, which the strategy Recreate needs, have not been read yet"),
             Self::DeploymentDeleting => f.write_str("being deleted: only the status is written"),
             Self::Paused { is_rollout_pending: false } => f.write_str("paused"),
             Self::Paused { is_rollout_pending: true } => f.write_str("paused: the template is not rolled out"),
@@ -114,8 +117,8 @@ impl fmt::Display for WaitReason {
                 write!(f, "ReplicaSet {set} cannot create or delete Pods: {message}")
             }
             Self::OldPodsUnfinished { set, count } => write!(f, "old Pods of {set} still run (Recreate): {count}"),
-            Self::PodsMissing { set, actual, desired: wanted } => {
-                write!(f, "ReplicaSet {set} has {actual} of {wanted} Pods")
+            Self::PodsMissing { set, actual, desired } => {
+                write!(f, "ReplicaSet {set} has {actual} of {desired} Pods")
             }
             Self::SurplusPods { set, count } => write!(f, "ReplicaSet {set} has {count} Pods to remove"),
             Self::PodsNotAvailable { count, available_pods: available, limits } => {
