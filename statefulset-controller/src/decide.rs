@@ -6,11 +6,11 @@
 
 pub mod history;
 pub mod mismatch;
+pub mod ordinals;
 pub mod retention;
 pub mod revisions;
 pub mod rolling;
 pub mod scaling;
-pub mod situation;
 pub mod status;
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::{
     plan::{Plan, PodPlan, UnavailablePods, UnmanagedReason, mismatch::VolumeClaimMismatches, revisions::Revisions},
     snapshot::{SharedPod, Snapshot},
 };
-use situation::PodsByOrdinal;
+use ordinals::PodsByOrdinal;
 
 /// The greatest number of claims that the Pods of a set may have together.
 ///
@@ -75,8 +75,8 @@ pub fn unmanaged_reason(set: &StatefulSet, pods: usize) -> Option<UnmanagedReaso
 /// and repair Pods in range, delete Pods out of range, delete outdated Pods. With `OrderedReady`, each step begins after the
 /// previous step is complete. Upstream: `updateStatefulSet`.
 pub fn plan_pod_work(snapshot: &Snapshot, claimed: &[SharedPod], revisions: &Revisions) -> PodPlan {
-    let situation = PodsByOrdinal::new(snapshot, claimed, revisions);
-    let mut plan = PodPlan { status_before_work: status::count_pods(&situation), ..PodPlan::default() };
+    let ordinals = PodsByOrdinal::new(snapshot, claimed, revisions);
+    let mut plan = PodPlan { status_before_work: status::count_pods(&ordinals), ..PodPlan::default() };
     if snapshot.features.is_max_unavailable_enabled {
         plan.unavailable_pods =
             Some(UnavailablePods { max_unavailable: rolling::max_unavailable(&snapshot.set), count: None });
@@ -85,14 +85,14 @@ pub fn plan_pod_work(snapshot: &Snapshot, claimed: &[SharedPod], revisions: &Rev
         plan.waiting_reasons.push(|| "the set is being deleted: its Pods are left to the garbage collector".to_owned());
         return plan;
     }
-    scaling::plan_pod_labels(&situation, &mut plan);
-    if scaling::plan_pods_in_range(&situation, &mut plan).is_break() {
+    scaling::plan_pod_labels(&ordinals, &mut plan);
+    if scaling::plan_pods_in_range(&ordinals, &mut plan).is_break() {
         return plan;
     }
-    if scaling::plan_condemned_pods(&situation, &mut plan).is_break() {
+    if scaling::plan_condemned_pods(&ordinals, &mut plan).is_break() {
         return plan;
     }
-    rolling::plan_rolling_update(&situation, &mut plan);
+    rolling::plan_rolling_update(&ordinals, &mut plan);
     plan
 }
 

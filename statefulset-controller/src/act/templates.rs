@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use common::{
-    io::{Request, SyncError},
+    prelude::*,
     revision::{CONTROLLER_REVISIONS, RevisionWithData},
 };
 use serde_json::{Value, json};
 
-use super::{body, note::Io};
+use super::{SetIo, body};
 use crate::{
     plan::{
         PodWork, WorkPhase,
@@ -28,8 +28,8 @@ enum Template {
     Usable(Value),
     /// The revision holds no template, or a malformed one.
     Malformed,
-    /// The data of the revision could not be read: the label of the failure, and its text.
-    Unread(&'static str, String),
+    /// The data of the revision could not be read: the class of the error, and its text.
+    Unread(SyncErrorClass, String),
 }
 
 impl<'r> PhaseTemplates<'r> {
@@ -38,7 +38,7 @@ impl<'r> PhaseTemplates<'r> {
         phase: &WorkPhase,
         snapshot: &Snapshot,
         revisions: &'r Revisions,
-        io: Io<'_>,
+        io: SetIo<'_>,
     ) -> Self {
         let mut by_name = BTreeMap::new();
         for work in &phase.work {
@@ -56,19 +56,19 @@ impl<'r> PhaseTemplates<'r> {
         let revision: &'r str = &self.revisions.get(role).name;
         match self.by_name.get(revision) {
             Some(Template::Usable(template)) => Ok((revision, template)),
-            Some(Template::Unread(label, text)) => Err(SyncError::new(label, text.clone())),
+            Some(Template::Unread(class, text)) => Err(SyncError::new(*class, text.clone())),
             Some(Template::Malformed) | None => {
-                Err(SyncError::new("template", format!("cannot make Pod {pod} from revision {revision}")))
+                Err(SyncError::new(SyncErrorClass::Template, format!("cannot make Pod {pod} from revision {revision}")))
             }
         }
     }
 }
 
-async fn template(snapshot: &Snapshot, revision: &Revision, io: Io<'_>) -> Template {
+async fn template(snapshot: &Snapshot, revision: &Revision, io: SetIo<'_>) -> Template {
     let template = match &revision.template_source {
         TemplateSource::Stored(stored) => match read(stored, io).await {
             Ok(template) => template,
-            Err((label, text)) => return Template::Unread(label, text),
+            Err((class, text)) => return Template::Unread(class, text),
         },
         source => source.template_in_set(),
     };
@@ -79,21 +79,19 @@ async fn template(snapshot: &Snapshot, revision: &Revision, io: Io<'_>) -> Templ
 }
 
 /// Reads a revision from the server, and returns its Pod template.
-async fn read(cached: &SharedRevision, io: Io<'_>) -> Result<Option<Value>, (&'static str, String)> {
-    let name = &cached.meta.name;
-    let request =
-        Request::get(CONTROLLER_REVISIONS, &cached.meta.namespace, name).with_reason("Pods are created from it");
-    match io
-        .send_and_decode::<RevisionWithData>(request)
-        .await
-        .map(|read| read.map(RevisionWithData::into_revision_and_template))
-    {
+async fn read(stored_revision: &SharedRevision, io: SetIo<'_>) -> Result<Option<Value>, (SyncErrorClass, String)> {
+    let name = &stored_revision.meta.name;
+    let request = Request::get(CONTROLLER_REVISIONS, &stored_revision.meta.namespace, name)
+        .with_reason("Pods are created from it");
+    let answer = io.send_and_decode::<RevisionWithData>(request).await;
+    match answer.map(|live| live.map(RevisionWithData::into_revision_and_template)) {
         // A forecast sends no request, and assumes that the template is usable.
         Ok(None) => Ok(Some(json!({}))),
-        Ok(Some((live, template))) if live.meta.uid == cached.meta.uid => Ok(template),
-        Ok(Some(_)) => Err(("gone", format!("ControllerRevision {name} was replaced by another one"))),
+        Ok(Some((live, template))) if live.meta.uid == stored_revision.meta.uid => Ok(template),
+        Ok(Some(_)) => Err((SyncErrorClass::Gone, format!("ControllerRevision {name} was replaced by another one"))),
         Err(refusal) => {
-            Err((refusal.error.metric_label(), format!("cannot read ControllerRevision {name}: {}", refusal.error)))
+            let error = SyncError::from_refusal(&format!("cannot read ControllerRevision {name}"), &refusal);
+            Err((error.class(), error.to_string()))
         }
     }
 }

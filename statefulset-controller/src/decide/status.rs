@@ -5,16 +5,16 @@ use std::time::Duration;
 use common::pods::time_until_next_available_pod;
 use jiff::Timestamp;
 
-use super::situation::PodsByOrdinal;
+use super::ordinals::PodsByOrdinal;
 use crate::{
     objects::{StatefulSet, Status},
     snapshot::SharedPod,
 };
 
 /// Counts the Pods in range and out of range. For a terminating set, counts all Pods.
-pub fn count_pods(situation: &PodsByOrdinal<'_>) -> Status {
-    let set = situation.set();
-    let revisions = situation.revisions;
+pub fn count_pods(ordinals: &PodsByOrdinal<'_>) -> Status {
+    let set = ordinals.set();
+    let revisions = ordinals.revisions;
     let mut status = Status {
         current_revision: revisions.current_revision.name.clone(),
         update_revision: revisions.update_revision.name.clone(),
@@ -22,18 +22,17 @@ pub fn count_pods(situation: &PodsByOrdinal<'_>) -> Status {
         collision_count: Some(revisions.collision_count),
         ..Status::default()
     };
-    let numbered = situation.pods_in_range().chain(situation.condemned_pods.iter().map(|(_, pod)| pod));
+    let numbered = ordinals.pods_in_range().chain(ordinals.condemned_pods.iter().map(|(_, pod)| pod));
     let pods: Vec<&SharedPod> =
-        if situation.snapshot.owner.is_deleting { situation.claimed_pods.iter().collect() } else { numbered.collect() };
+        if ordinals.snapshot.owner.is_deleting { ordinals.claimed_pods.iter().collect() } else { numbered.collect() };
     for pod in pods {
         let terminating = pod.meta().is_deleting();
         let ready = pod.is_running_and_ready();
         status.replicas += 1;
         status.ready_replicas += i32::from(ready);
-        status.available_replicas +=
-            i32::from(ready && pod.is_available(set.min_ready_seconds, situation.snapshot.now));
-        status.current_replicas += i32::from(!terminating && situation.has_current_revision(pod));
-        status.updated_replicas += i32::from(!terminating && situation.has_update_revision(pod));
+        status.available_replicas += i32::from(ready && pod.is_available(set.min_ready_seconds, ordinals.snapshot.now));
+        status.current_replicas += i32::from(!terminating && ordinals.has_current_revision(pod));
+        status.updated_replicas += i32::from(!terminating && ordinals.has_update_revision(pod));
     }
     status
 }
