@@ -74,8 +74,8 @@ pub fn unmanaged_reason(set: &StatefulSet, pods: usize) -> Option<UnmanagedReaso
 /// A terminating set only gets a status. For any other set, the steps are: label Pods that lack the label of their name, create
 /// and repair Pods in range, delete Pods out of range, delete outdated Pods. With `OrderedReady`, each step begins after the
 /// previous step is complete. Upstream: `updateStatefulSet`.
-pub fn plan_pod_work(snapshot: &Snapshot, claimed: &[SharedPod], revisions: &Revisions) -> PodPlan {
-    let ordinals = PodsByOrdinal::new(snapshot, claimed, revisions);
+pub fn plan_pod_work(snapshot: &Snapshot, claimed_pods: &[SharedPod], revisions: &Revisions) -> PodPlan {
+    let ordinals = PodsByOrdinal::new(snapshot, claimed_pods, revisions);
     let mut plan = PodPlan { status_before_work: status::count_pods(&ordinals), ..PodPlan::default() };
     if snapshot.features.is_max_unavailable_enabled {
         plan.unavailable_pods =

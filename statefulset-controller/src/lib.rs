@@ -252,7 +252,8 @@ impl Controller for StatefulSetController {
             let key = set.metadata.key();
             match reason {
                 UnmanagedReason::Selector(error) => io.update_memory(|_| {
-                    tracing::error!(logger = "statefulset", key = %key, err = %error, "Error converting StatefulSet selector");
+                    let text = "Error converting StatefulSet selector";
+                    tracing::error!(logger = "statefulset", key = %key, err = %error, "{text}");
                 }),
                 UnmanagedReason::TooManyClaims { .. } => {
                     io.record_event(EventType::Warning, "TooManyClaims", reason.to_string());

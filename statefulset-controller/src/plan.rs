@@ -136,6 +136,14 @@ pub struct PodRepair {
     pub occasion: RepairOccasion,
 }
 
+impl PodRepair {
+    /// Creates a repair that changes nothing.
+    pub fn new(pod: &SharedPod, ordinal: i32, occasion: RepairOccasion) -> Self {
+        let (unusable_volume_claims, ownership_changes) = Default::default();
+        Self { pod: pod.clone(), ordinal, unusable_volume_claims, ownership_changes, pod_errors: None, occasion }
+    }
+}
+
 /// Changes of the owner references of claims. The garbage collector deletes a claim after its owners.
 #[derive(Clone, Debug, Default)]
 pub struct OwnershipChanges {

@@ -84,8 +84,8 @@ impl EventHandlers {
 
     /// Enqueues the sets that wait until a cache shows the version of this object.
     ///
-    /// Pods, claims and revisions have separate watches, and an event of a claim or a revision enqueues no other set. Otherwise, a
-    /// set would not be synced if the event of its claim or revision comes after the event of its Pod.
+    /// Pods, claims and revisions have separate watches, and their events come in any order. Without this call, a set would not
+    /// be synced if the event of its claim or revision comes after the event of its Pod.
     fn add_sets_awaiting(&self, resource: Resource, object: &Meta) {
         for set in self.ledger.take_keys_awaiting(resource, object) {
             self.queue.add(set, Priority::Normal);

@@ -121,7 +121,7 @@ impl WorkOnPod<'_> {
     ///
     /// Upstream: `pkg/controller/statefulset`, `createPersistentVolumeClaims`.
     async fn create_claims(&self, claims: &UnusableVolumeClaims) -> Result<(), ClaimFailure> {
-        let Self { snapshot, name: pod, io } = self;
+        let Self { snapshot, name: pod_name, io } = self;
         let set = &snapshot.set;
         let set_name = &set.metadata.name;
         let mut problems = Vec::new();
@@ -136,14 +136,14 @@ impl WorkOnPod<'_> {
             let request =
                 Request::create(PERSISTENT_VOLUME_CLAIMS, &set.metadata.namespace, &name.as_str().into(), body);
             let Err(refusal) = io.send(request.with_role(write_role(snapshot))).await else {
-                let message = format!("Create Claim {name} Pod {pod} in StatefulSet {set_name} success");
+                let message = format!("Create Claim {name} Pod {pod_name} in StatefulSet {set_name} success");
                 io.record_event(EventType::Normal, "SuccessfulCreate", message);
                 continue;
             };
             let error = &refusal.error;
             if refusal.class != RefusalClass::NameTaken && is_worth_an_event(Some(refusal.class)) {
                 let message =
-                    format!("Create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {error}");
+                    format!("Create Claim {name} for Pod {pod_name} in StatefulSet {set_name} failed error: {error}");
                 io.record_event(EventType::Warning, "FailedCreate", message);
             }
             problems.push(format!("failed to create PVC {name}: {error}"));
@@ -272,16 +272,16 @@ impl WorkOnPod<'_> {
     /// lost.
     async fn write_claim_owners(
         &self,
-        OwnershipChanges { new_owners_by_volume_claim: owners, conflicting_volume_claims: conflicting }: &OwnershipChanges,
+        OwnershipChanges { new_owners_by_volume_claim, conflicting_volume_claims }: &OwnershipChanges,
     ) -> Result<(), ClaimFailure> {
         let Self { snapshot, io, .. } = self;
-        for claim in conflicting {
+        for claim in conflicting_volume_claims {
             let message = format!(
                 "PersistentVolumeClaim {claim} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
             );
             io.record_event(EventType::Warning, "ConflictingController", message);
         }
-        for (claim, owners) in owners {
+        for (claim, owners) in new_owners_by_volume_claim {
             let body = io.encode_body(|| {
                 let owners = if owners.is_empty() { Value::Null } else { json!(owners) };
                 json!({"metadata": {"ownerReferences": owners}})

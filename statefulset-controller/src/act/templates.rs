@@ -23,14 +23,9 @@ pub(super) struct PhaseTemplates<'r> {
     by_name: BTreeMap<&'r str, Template>,
 }
 
-enum Template {
-    /// A Pod can be made from the template.
-    Usable(Value),
-    /// The revision holds no template, or a malformed one.
-    Malformed,
-    /// The data of the revision could not be read: the class of the error, and its text.
-    Unread(SyncErrorClass, String),
-}
+/// A Pod template; `None` if the revision holds no template, or a malformed one. If the data of the revision could not be read,
+/// the class and the text of the error.
+type Template = Result<Option<Value>, (SyncErrorClass, String)>;
 
 impl<'r> PhaseTemplates<'r> {
     /// Reads the templates of all revisions from which the phase creates Pods.
@@ -42,10 +37,10 @@ impl<'r> PhaseTemplates<'r> {
     ) -> Self {
         let mut by_name = BTreeMap::new();
         for work in &phase.work {
-            let PodWork::Create { revision_role: role, .. } = work else { continue };
-            let revision = revisions.get(*role);
+            let PodWork::Create { revision_role, .. } = work else { continue };
+            let revision = revisions.get(*revision_role);
             if !by_name.contains_key(&*revision.name) {
-                by_name.insert(&*revision.name, template(snapshot, revision, io).await);
+                by_name.insert(&*revision.name, read_template(snapshot, revision, io).await);
             }
         }
         Self { revisions, by_name }
@@ -55,31 +50,29 @@ impl<'r> PhaseTemplates<'r> {
     pub(super) fn get(&self, role: RevisionRole, pod: &str) -> Result<(&'r str, &Value), SyncError> {
         let revision: &'r str = &self.revisions.get(role).name;
         match self.by_name.get(revision) {
-            Some(Template::Usable(template)) => Ok((revision, template)),
-            Some(Template::Unread(class, text)) => Err(SyncError::new(*class, text.clone())),
-            Some(Template::Malformed) | None => {
-                Err(SyncError::new(SyncErrorClass::Template, format!("cannot make Pod {pod} from revision {revision}")))
+            Some(Ok(Some(template))) => Ok((revision, template)),
+            Some(Err((class, text))) => Err(SyncError::new(*class, text.clone())),
+            Some(Ok(None)) | None => {
+                let text = format!("cannot make Pod {pod} from revision {revision}");
+                Err(SyncError::new(SyncErrorClass::Template, text))
             }
         }
     }
 }
 
-async fn template(snapshot: &Snapshot, revision: &Revision, io: SetIo<'_>) -> Template {
+/// Returns the template of a revision, which is read from the server unless the set holds the same template.
+async fn read_template(snapshot: &Snapshot, revision: &Revision, io: SetIo<'_>) -> Template {
+    let Snapshot { set, owner, .. } = snapshot;
     let template = match &revision.template_source {
-        TemplateSource::Stored(stored) => match read(stored, io).await {
-            Ok(template) => template,
-            Err((class, text)) => return Template::Unread(class, text),
-        },
+        TemplateSource::Stored(stored_revision) => read_stored_template(stored_revision, io).await?,
         source => source.template_in_set(),
     };
-    let makes_pods = |template: &Value| {
-        body::build_pod(&snapshot.set, &snapshot.owner, 0, template.clone(), &revision.name).is_some()
-    };
-    template.filter(makes_pods).map_or(Template::Malformed, Template::Usable)
+    let makes_pods = |template: &Value| body::build_pod(set, owner, 0, template.clone(), &revision.name).is_some();
+    Ok(template.filter(makes_pods))
 }
 
 /// Reads a revision from the server, and returns its Pod template.
-async fn read(stored_revision: &SharedRevision, io: SetIo<'_>) -> Result<Option<Value>, (SyncErrorClass, String)> {
+async fn read_stored_template(stored_revision: &SharedRevision, io: SetIo<'_>) -> Template {
     let name = &stored_revision.meta.name;
     let request = Request::get(CONTROLLER_REVISIONS, &stored_revision.meta.namespace, name)
         .with_reason("Pods are created from it");

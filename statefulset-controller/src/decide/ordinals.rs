@@ -74,11 +74,11 @@ pub fn missing_ordinals(
 
 impl<'a> PodsByOrdinal<'a> {
     /// Divides the Pods into Pods in range, Pods out of range and Pods with the ordinal of another Pod. Sorts them by ordinal.
-    pub fn new(snapshot: &'a Snapshot, claimed: &'a [SharedPod], revisions: &'a Revisions) -> Self {
+    pub fn new(snapshot: &'a Snapshot, claimed_pods: &'a [SharedPod], revisions: &'a Revisions) -> Self {
         let set = &*snapshot.set;
         let mut present: BTreeMap<i32, &SharedPod> = BTreeMap::new();
-        let (mut condemned, mut shadowed) = (Vec::new(), Vec::new());
-        for pod in claimed {
+        let (mut condemned_pods, mut duplicate_pods) = (Vec::new(), Vec::new());
+        for pod in claimed_pods {
             let Some(ordinal) = pod.ordinal() else { continue };
             if set.contains_ordinal(ordinal) {
                 // Pods without leading zeros have precedence. Upstream keeps the Pod that its cache lists last.
@@ -86,34 +86,34 @@ impl<'a> PodsByOrdinal<'a> {
                 let other = present.get(&ordinal).copied();
                 if other.is_none_or(|other| rank(pod) < rank(other)) {
                     present.insert(ordinal, pod);
-                    shadowed.extend(other.cloned());
+                    duplicate_pods.extend(other.cloned());
                 } else {
-                    shadowed.push(pod.clone());
+                    duplicate_pods.push(pod.clone());
                 }
             } else {
-                condemned.push((ordinal, pod.clone()));
+                condemned_pods.push((ordinal, pod.clone()));
             }
         }
-        condemned.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.meta().name.cmp(&other.meta().name)));
+        condemned_pods.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.meta().name.cmp(&other.meta().name)));
         let waits = |ordinal| find_stale_volume_claim(snapshot, ordinal).is_some();
         let absent = missing_ordinals(set, |ordinal| present.contains_key(&ordinal), waits);
         let range = set.ordinals();
         let count = i64::from(*range.end()) - i64::from(*range.start()) + 1;
-        let missing = count - present.len() as i64;
-        let deferred = missing - absent.len() as i64;
-        let mut wanted: Vec<OrdinalSlot> =
+        let missing_pod_count = count - present.len() as i64;
+        let deferred_pod_count = missing_pod_count - absent.len() as i64;
+        let mut slots_in_range: Vec<OrdinalSlot> =
             present.into_iter().map(|(ordinal, pod)| OrdinalSlot { ordinal, pod: Some(pod.clone()) }).collect();
-        wanted.extend(absent.into_iter().map(|ordinal| OrdinalSlot { ordinal, pod: None }));
-        wanted.sort_by_key(|slot| slot.ordinal);
+        slots_in_range.extend(absent.into_iter().map(|ordinal| OrdinalSlot { ordinal, pod: None }));
+        slots_in_range.sort_by_key(|slot| slot.ordinal);
         Self {
             snapshot,
             revisions,
-            claimed_pods: claimed,
-            slots_in_range: wanted,
-            deferred_pod_count: deferred,
-            missing_pod_count: missing,
-            condemned_pods: condemned,
-            duplicate_pods: shadowed,
+            claimed_pods,
+            slots_in_range,
+            deferred_pod_count,
+            missing_pod_count,
+            condemned_pods,
+            duplicate_pods,
         }
     }
 

@@ -32,8 +32,8 @@ fn reference(api_version: &str, kind: &str, name: &str, uid: &Uid) -> OwnerRef {
     }
 }
 
-fn is_named(one: &OwnerRef, other: &OwnerRef) -> bool {
-    one.api_version == other.api_version && one.kind == other.kind && one.name == other.name
+fn is_named(owner: &OwnerRef, other: &OwnerRef) -> bool {
+    owner.api_version == other.api_version && owner.kind == other.kind && owner.name == other.name
 }
 
 /// The result of a comparison of a claim's owner references with the retention policy.
@@ -91,8 +91,8 @@ impl VolumeClaimOwners {
                 return true;
             }
         }
-        let of = |expected: &OwnerRef| owners.iter().any(|owner| owner.uid == expected.uid);
-        let has = (of(&self.set), of(&self.pod));
+        let has_uid = |uid: &Uid| owners.iter().any(|owner| owner.uid == *uid);
+        let has = (has_uid(&self.set.uid), has_uid(&self.pod.uid));
         if conflicting {
             return has == (false, false);
         }

@@ -45,14 +45,14 @@ pub fn revision_name(set: &StatefulSet, hash: &str) -> String {
 ///
 /// No revision of a terminating set is written. The garbage collector may already have removed the owner references of a
 /// revision, which then exists although the caches do not show it as a revision of the set.
-pub fn choose_revisions(snapshot: &Snapshot, stored: Vec<SharedRevision>) -> Revisions {
+pub fn choose_revisions(snapshot: &Snapshot, stored_revisions: Vec<SharedRevision>) -> Revisions {
     let (set, template) = (&snapshot.set, &snapshot.template);
-    let number = revision::next_revision_number(stored.iter().map(|r| &***r));
+    let number = revision::next_revision_number(stored_revisions.iter().map(|r| &***r));
     let collisions = set.status.collision_count.unwrap_or(0);
-    let latest = stored.last();
-    let equal = stored.iter().rfind(|revision| revision.has_data(template.revision_data()));
-    let equal_with_defaults = |latest: &&SharedRevision| {
-        snapshot.features.compares_revisions_semantically && latest.equals_with_defaults(template.revision_data())
+    let latest = stored_revisions.last();
+    let equal = stored_revisions.iter().rfind(|revision| revision.has_data(template.revision_data()));
+    let equal_with_defaults = |revision: &&SharedRevision| {
+        snapshot.features.compares_revisions_semantically && revision.equals_with_defaults(template.revision_data())
     };
     let new = || Revision::from_template(template, &revision_name(set, &template_hash(template, collisions)));
     let recorded = |name: &Text| {
@@ -75,7 +75,7 @@ pub fn choose_revisions(snapshot: &Snapshot, stored: Vec<SharedRevision>) -> Rev
     };
     let step = if snapshot.owner.is_deleting { RevisionWrite::Nothing } else { step };
     let current_name = &set.status.current_revision;
-    let current = stored.iter().find(|revision| *revision.meta.name == **current_name);
+    let current = stored_revisions.iter().find(|revision| *revision.meta.name == **current_name);
     let current = current.map(|revision| Revision::from_stored(revision, template));
     let current = match current {
         None if snapshot.owner.is_deleting => recorded(current_name),
@@ -83,7 +83,7 @@ pub fn choose_revisions(snapshot: &Snapshot, stored: Vec<SharedRevision>) -> Rev
     };
     Revisions {
         current_revision: current.unwrap_or_else(|| update.clone()),
-        stored_revisions: stored,
+        stored_revisions,
         revision_write: step,
         update_revision: update,
         collision_count: collisions,

@@ -23,12 +23,12 @@ pub fn plan_rolling_update(ordinals: &PodsByOrdinal<'_>, plan: &mut PodPlan) {
     if ordinals.set().update_strategy == UpdateStrategy::OnDelete {
         return;
     }
-    let victims = if ordinals.snapshot.features.is_max_unavailable_enabled {
+    let pods_to_delete = if ordinals.snapshot.features.is_max_unavailable_enabled {
         within_limit(ordinals, plan)
     } else {
         highest(ordinals, plan).into_iter().collect()
     };
-    let work: Vec<PodWork> = victims
+    let work: Vec<PodWork> = pods_to_delete
         .into_iter()
         .map(|pod| PodWork::Delete {
             why: DeletionReason::Outdated { is_current: ordinals.has_current_revision(&pod) },
@@ -75,13 +75,13 @@ fn within_limit(ordinals: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Vec<SharedP
     let mut for_all = limit - (unavailable - broken);
     let lowest = ordinals.lowest_updatable_ordinal();
     let candidates = ordinals.slots_in_range.iter().rev().take_while(|slot| i64::from(slot.ordinal) >= lowest);
-    let (mut victims, mut waiting) = (Vec::new(), 0);
+    let (mut pods_to_delete, mut waiting) = (Vec::new(), 0);
     for pod in candidates.filter_map(|slot| slot.pod.as_ref()).filter(|pod| ordinals.is_outdated(pod)) {
         let ready = pod.is_ready();
         if for_all > 0 && (!ready || for_ready > 0) {
             for_all -= 1;
             for_ready -= i64::from(ready);
-            victims.push(pod.clone());
+            pods_to_delete.push(pod.clone());
         } else {
             waiting += 1;
         }
@@ -90,5 +90,5 @@ fn within_limit(ordinals: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Vec<SharedP
         plan.waiting_reasons
             .push(|| format!("{waiting} outdated Pods wait: {now} Pods are unavailable, and the limit is {limit}"));
     }
-    victims
+    pods_to_delete
 }

@@ -13,7 +13,7 @@ use super::{
     retention::VolumeClaimOwners,
 };
 use crate::{
-    objects::{POD_NAME_LABEL, StatefulSet, UpdateStrategy, has_leading_zero},
+    objects::{POD_NAME_LABEL, StatefulSet, UpdateStrategy, VolumeClaimTemplate, has_leading_zero},
     plan::{
         DeletionReason, OwnershipChanges, PodErrors, PodPlan, PodRepair, PodWork, RepairOccasion, UnusableVolumeClaims,
         WorkPhase, revisions::RevisionRole,
@@ -50,14 +50,8 @@ pub fn plan_pod_labels(ordinals: &PodsByOrdinal<'_>, plan: &mut PodPlan) {
     let mut work = Vec::new();
     for pod in ordinals.snapshot.pods.to_keep.iter().filter(|pod| pod.lacks_name_label()) {
         let Some(ordinal) = pod.ordinal() else { continue };
-        work.push(PodWork::Repair(PodRepair {
-            pod: pod.clone(),
-            ordinal,
-            unusable_volume_claims: UnusableVolumeClaims::default(),
-            ownership_changes: OwnershipChanges::default(),
-            pod_errors: Some(PodErrors { lacks_identity_labels: true, ..PodErrors::default() }),
-            occasion: RepairOccasion::InRange,
-        }));
+        let pod_errors = Some(PodErrors { lacks_identity_labels: true, ..PodErrors::default() });
+        work.push(PodWork::Repair(PodRepair { pod_errors, ..PodRepair::new(pod, ordinal, RepairOccasion::InRange) }));
     }
     if !work.is_empty() {
         plan.phases.push(WorkPhase { concurrency: GroupConcurrency::AllConcurrent, work });
@@ -131,30 +125,23 @@ fn present(
         }
         return Break(());
     }
-    let pending = pod.phase == PodPhase::Pending;
-    let wrong = pod_errors_of(set, slot.ordinal, pod);
-    if pending {
+    let is_pending = pod.phase == PodPhase::Pending;
+    let pod_errors = pod_errors_of(set, slot.ordinal, pod);
+    if is_pending {
         // Missing claims keep a Pod pending. With `OrderedReady`, all other repairs wait until the Pod is ready.
-        let claims = unusable_claims(ordinals.snapshot, slot.ordinal);
-        plan.volume_claims_to_await.extend(claims.terminating_claims.iter().cloned());
-        let wrong = wrong.clone().filter(|_| !set.is_ordered_ready());
-        repair(ordinals, pod, slot.ordinal, claims, wrong, RepairOccasion::Pending, (plan, work));
+        let unusable_volume_claims = unusable_claims(ordinals.snapshot, slot.ordinal);
+        plan.volume_claims_to_await.extend(unusable_volume_claims.terminating_claims.iter().cloned());
+        let pod_errors = pod_errors.clone().filter(|_| !set.is_ordered_ready());
+        let pod_repair = PodRepair::new(pod, slot.ordinal, RepairOccasion::Pending);
+        plan_repair(ordinals, PodRepair { unusable_volume_claims, pod_errors, ..pod_repair }, plan, work);
     }
     if set.is_ordered_ready()
         && let Some(problem) = blocking(ordinals, pod)
     {
-        if !pending {
+        if !is_pending {
             // The owner references do not wait for readiness, because a Pod may never become ready, and its claims must be
             // deleted with the set.
-            repair(
-                ordinals,
-                pod,
-                slot.ordinal,
-                UnusableVolumeClaims::default(),
-                None,
-                RepairOccasion::InRange,
-                (plan, work),
-            );
+            plan_repair(ordinals, PodRepair::new(pod, slot.ordinal, RepairOccasion::InRange), plan, work);
         }
         plan.waiting_reasons
             .push(|| format!("Pod {name} {problem}: the Pods after it and updates wait for it (OrderedReady)"));
@@ -164,11 +151,12 @@ fn present(
         }
         return Break(());
     }
-    if !pending {
-        let lacks = wrong.as_ref().is_some_and(|wrong| !wrong.wrong_volumes.is_empty());
-        let claims =
-            if lacks { unusable_claims(ordinals.snapshot, slot.ordinal) } else { UnusableVolumeClaims::default() };
-        repair(ordinals, pod, slot.ordinal, claims, wrong, RepairOccasion::InRange, (plan, work));
+    if !is_pending {
+        let mut pod_repair = PodRepair::new(pod, slot.ordinal, RepairOccasion::InRange);
+        if pod_errors.as_ref().is_some_and(|errors| !errors.wrong_volumes.is_empty()) {
+            pod_repair.unusable_volume_claims = unusable_claims(ordinals.snapshot, slot.ordinal);
+        }
+        plan_repair(ordinals, PodRepair { pod_errors, ..pod_repair }, plan, work);
     }
     Continue(())
 }
@@ -224,18 +212,17 @@ fn unusable_claims(snapshot: &Snapshot, ordinal: i32) -> UnusableVolumeClaims {
 ///
 /// A missing label with the Pod's name is not an error here: the adoption or [`plan_pod_labels`] adds the label.
 fn pod_errors_of(set: &StatefulSet, ordinal: i32, pod: &SharedPod) -> Option<PodErrors> {
-    let name = has_leading_zero(&pod.meta().name);
-    let labels = pod.meta().labels.get(POD_NAME_LABEL).is_some_and(|label| label != &*pod.meta().name);
-    let claims = set
-        .volume_claim_templates
-        .iter()
-        .map(|template| (template.name.to_string(), set.volume_claim_name(template, ordinal)));
-    let volumes: Vec<_> =
-        claims.filter(|(volume, claim)| pod.volume_claim_name(volume) != Some(claim.as_str())).collect();
-    (name || labels || !volumes.is_empty()).then_some(PodErrors {
-        has_wrong_name: name,
-        lacks_identity_labels: labels,
-        wrong_volumes: volumes,
+    let has_wrong_name = has_leading_zero(&pod.meta().name);
+    let lacks_identity_labels = pod.meta().labels.get(POD_NAME_LABEL).is_some_and(|label| label != &*pod.meta().name);
+    let mounts_claim = |(volume, claim): &(String, String)| pod.volume_claim_name(volume) == Some(claim.as_str());
+    let volume_and_claim =
+        |template: &VolumeClaimTemplate| (template.name.to_string(), set.volume_claim_name(template, ordinal));
+    let volumes = set.volume_claim_templates.iter().map(volume_and_claim);
+    let wrong_volumes: Vec<_> = volumes.filter(|volume| !mounts_claim(volume)).collect();
+    (has_wrong_name || lacks_identity_labels || !wrong_volumes.is_empty()).then_some(PodErrors {
+        has_wrong_name,
+        lacks_identity_labels,
+        wrong_volumes,
     })
 }
 
@@ -254,39 +241,28 @@ pub fn ownership_changes(snapshot: &Snapshot, ordinal: i32, owners: &VolumeClaim
     ownership
 }
 
-/// Adds a [`PodWork::Repair`] to the work if the Pod or its claims need a change.
-fn repair(
-    ordinals: &PodsByOrdinal<'_>,
-    pod: &SharedPod,
-    ordinal: i32,
-    claims: UnusableVolumeClaims,
-    wrong: Option<PodErrors>,
-    occasion: RepairOccasion,
-    (plan, work): (&mut PodPlan, &mut Vec<PodWork>),
-) {
-    let (set, meta) = (ordinals.set(), pod.meta());
-    let owners_to_be = VolumeClaimOwners::new(set, &meta.name, &meta.uid, occasion == RepairOccasion::Condemned);
-    let mut ownership = ownership_changes(ordinals.snapshot, ordinal, &owners_to_be);
-    let OwnershipChanges { new_owners_by_volume_claim: owners, conflicting_volume_claims: conflicting } =
-        &mut ownership;
-    if claims.deferred_claim_count > 0 || owners.len() > MAX_VOLUME_CLAIM_WRITES_PER_POD {
-        owners.truncate(MAX_VOLUME_CLAIM_WRITES_PER_POD);
+/// Adds the changes of owner references to a repair, and the repair to the work if the Pod or its claims need a change.
+fn plan_repair(ordinals: &PodsByOrdinal<'_>, mut pod_repair: PodRepair, plan: &mut PodPlan, work: &mut Vec<PodWork>) {
+    let PodRepair { pod, ordinal, unusable_volume_claims, pod_errors, occasion, .. } = &pod_repair;
+    let (meta, is_condemned) = (pod.meta(), *occasion == RepairOccasion::Condemned);
+    let owners = VolumeClaimOwners::new(ordinals.set(), &meta.name, &meta.uid, is_condemned);
+    let mut changes = ownership_changes(ordinals.snapshot, *ordinal, &owners);
+    let OwnershipChanges { new_owners_by_volume_claim, conflicting_volume_claims } = &mut changes;
+    if unusable_volume_claims.deferred_claim_count > 0
+        || new_owners_by_volume_claim.len() > MAX_VOLUME_CLAIM_WRITES_PER_POD
+    {
+        new_owners_by_volume_claim.truncate(MAX_VOLUME_CLAIM_WRITES_PER_POD);
         plan.deferred_pod_count += 1;
     }
     // Upstream reports a conflicting owner each time it processes the owner references of the claims: at each sync of a pending
     // Pod, and otherwise only when the references change.
-    if owners.is_empty() && occasion != RepairOccasion::Pending {
-        conflicting.clear();
+    if new_owners_by_volume_claim.is_empty() && *occasion != RepairOccasion::Pending {
+        conflicting_volume_claims.clear();
     }
-    if !claims.are_usable() || wrong.is_some() || !owners.is_empty() || !conflicting.is_empty() {
-        work.push(PodWork::Repair(PodRepair {
-            pod: pod.clone(),
-            ordinal,
-            unusable_volume_claims: claims,
-            ownership_changes: ownership,
-            pod_errors: wrong,
-            occasion,
-        }));
+    let needs_owners = !new_owners_by_volume_claim.is_empty() || !conflicting_volume_claims.is_empty();
+    if needs_owners || !unusable_volume_claims.are_usable() || pod_errors.is_some() {
+        pod_repair.ownership_changes = changes;
+        work.push(PodWork::Repair(pod_repair));
     }
 }
 
@@ -299,15 +275,7 @@ pub fn plan_condemned_pods(ordinals: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> 
     let (mut claims, mut unprepared) = (Vec::new(), BTreeSet::new());
     for (ordinal, pod) in &ordinals.condemned_pods {
         let deferred = plan.deferred_pod_count;
-        repair(
-            ordinals,
-            pod,
-            *ordinal,
-            UnusableVolumeClaims::default(),
-            None,
-            RepairOccasion::Condemned,
-            (plan, &mut claims),
-        );
+        plan_repair(ordinals, PodRepair::new(pod, *ordinal, RepairOccasion::Condemned), plan, &mut claims);
         if plan.deferred_pod_count > deferred {
             unprepared.insert(*ordinal);
         }

@@ -40,8 +40,8 @@ pub fn count_pods(ordinals: &PodsByOrdinal<'_>) -> Status {
 /// Lowers `currentReplicas` by the number of Pods of the current revision that were deleted for an update.
 ///
 /// Upstream subtracts every deletion, regardless of the revision, and may get below zero, which the server refuses.
-pub fn with_lowered_current_replicas(counted: &Status, deletions: i32) -> Status {
-    Status { current_replicas: counted.current_replicas.saturating_sub(deletions).max(0), ..counted.clone() }
+pub fn with_lowered_current_replicas(status: &Status, deletions: i32) -> Status {
+    Status { current_replicas: status.current_replicas.saturating_sub(deletions).max(0), ..status.clone() }
 }
 
 /// Makes the update revision the current revision if the rollout is complete. Upstream: `completeRollingUpdate`, which does so
@@ -64,7 +64,7 @@ pub fn complete_rollout(set: &StatefulSet, status: &Status) -> Status {
 /// would be neither counted nor checked again.
 pub fn time_to_next_availability(
     set: &StatefulSet,
-    claimed: &[SharedPod],
+    claimed_pods: &[SharedPod],
     status: &Status,
     at: Timestamp,
     now: Timestamp,
@@ -72,7 +72,7 @@ pub fn time_to_next_availability(
     if set.min_ready_seconds == 0 || status.ready_replicas == status.available_replicas {
         return None;
     }
-    let wait = time_until_next_available_pod(claimed.iter().map(|pod| &***pod), set.min_ready_seconds, at);
+    let wait = time_until_next_available_pod(claimed_pods.iter().map(|pod| &***pod), set.min_ready_seconds, at);
     let passed = Duration::try_from(now.duration_since(at)).unwrap_or_default();
     let usual = Duration::from_secs(u64::from(set.min_ready_seconds.unsigned_abs()));
     Some(wait.map_or(usual, |wait| wait.saturating_sub(passed)))

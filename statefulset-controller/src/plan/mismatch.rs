@@ -35,20 +35,15 @@ impl VolumeClaimMismatch {
 
 impl fmt::Display for VolumeClaimMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            template_name: template,
-            first_volume_claim_name: claim,
-            shortfall,
-            further_volume_claim_count: others,
-        } = self;
+        let Self { template_name, first_volume_claim_name, shortfall, further_volume_claim_count } = self;
         write!(
             f,
-            "PersistentVolumeClaim {claim} does not match volumeClaimTemplate {template} and is used as it is: {shortfall}"
+            "PersistentVolumeClaim {first_volume_claim_name} does not match volumeClaimTemplate {template_name} and is used as it is: {shortfall}"
         )?;
-        match others {
+        match further_volume_claim_count {
             0 => Ok(()),
             1 => f.write_str(" (1 more claim likewise)"),
-            _ => write!(f, " ({others} more claims likewise)"),
+            count => write!(f, " ({count} more claims likewise)"),
         }
     }
 }
