@@ -136,20 +136,14 @@ impl<'a> PlanRun<'a> {
                         }
                         // The name belongs to another object now, or validation refuses the patch. The ReplicaSet keeps its
                         // owner reference, and the next sync counts the ReplicaSet.
-                        io.update_memory(|controller| {
-                            let (key, why) = (self.meta().key(), &refusal.error);
-                            tracing::debug!(key = %key, set = %uid, err = %why, "The server refused to release a ReplicaSet");
-                            let replica_set_version = self.meta_of_set(name, uid).resource_version;
-                            let refused = RefusedReplicaSetRelease { replica_set_version, refused_at: self.snapshot.now };
-                            controller.watch.refused_releases.lock().insert(uid.clone(), refused);
-                        });
+                        self.record_refused_release(name, uid, &refusal);
                         return Err(StepStop::End(Requeue::After(Duration::ZERO)));
                     }
                 }
             }
-            Action::CreateReplicaSet { set, body } => self.create_replica_set(step, set, body).await?,
-            Action::ChangeReplicaSet { set, change } => {
-                let answer = self.patch_set(step, set, &self.created.uid, io.encode_body(|| set_patch(change))).await;
+            Action::CreateReplicaSet { name, body } => self.create_replica_set(step, name, body).await?,
+            Action::ChangeReplicaSet { name, change } => {
+                let answer = self.patch_set(step, name, &self.created.uid, io.encode_body(|| set_patch(change))).await;
                 answer.map_err(|refusal| self.refused(step, &refusal))?;
             }
             Action::DeleteReplicaSet(ReplicaSetNameAndUid { name, uid }) => {
@@ -170,6 +164,16 @@ impl<'a> PlanRun<'a> {
             Action::OnlyRecordEvent => {}
         }
         Ok(StepResult::Done)
+    }
+
+    fn record_refused_release(&self, name: &Arc<str>, uid: &Uid, refusal: &Refusal) {
+        let replica_set_version = self.meta_of_set(name, uid).resource_version;
+        self.io.update_memory(|controller| {
+            let (key, why) = (self.meta().key(), &refusal.error);
+            tracing::debug!(key = %key, set = %uid, err = %why, "The server refused to release a ReplicaSet");
+            let refused = RefusedReplicaSetRelease { replica_set_version, refused_at: self.snapshot.now };
+            controller.watch.refused_releases.lock().insert(uid.clone(), refused);
+        });
     }
 
     /// Reads the Deployment from the API server before the first adoption. Fails if it has another UID or is being deleted.
@@ -289,8 +293,8 @@ impl<'a> PlanRun<'a> {
         Request::get(REPLICA_SETS, &self.meta().namespace, name)
     }
 
-    /// Returns the identity and version of a ReplicaSet in the snapshot. For the ReplicaSet that this sync has created, `uid` and
-    /// the version from its creation are used.
+    /// Returns the identity and version of a ReplicaSet in the snapshot. For a ReplicaSet that this sync has created, uses `uid`
+    /// and the version from the creation.
     fn meta_of_set(&self, name: &Arc<str>, uid: &Uid) -> Meta {
         let cached = self.sets_by_name.get(&**name);
         Meta {
@@ -303,10 +307,10 @@ impl<'a> PlanRun<'a> {
     }
 }
 
-/// Joins several failures into one; `None` if there are none.
-pub(crate) fn join_failures(mut failures: Vec<SyncError>) -> Option<SyncError> {
-    let (Some(first), true) = (failures.first(), failures.len() > 1) else { return failures.pop() };
-    let texts: Vec<String> = failures.iter().map(ToString::to_string).collect();
+/// Joins several errors into one; `None` if there are none.
+pub(crate) fn join_errors(mut errors: Vec<SyncError>) -> Option<SyncError> {
+    let (Some(first), true) = (errors.first(), errors.len() > 1) else { return errors.pop() };
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     Some(SyncError::new(first.class(), texts.join("; ")))
 }
 

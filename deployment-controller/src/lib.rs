@@ -70,7 +70,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
-    act::{PlanRun, StepResult, StepStop, join_failures},
+    act::{PlanRun, StepResult, StepStop, join_errors},
     objects::{DEPLOYMENTS, Deployment, ReplicaSet},
     observe::{check_deployment, check_set, malformed},
     plan::{OnFailure, Plan},
@@ -210,7 +210,7 @@ impl Controller for DeploymentController {
     /// Runs the steps of the plan. A failed step determines by its [`OnFailure`] which of the later steps run.
     async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Self>) -> Result<Requeue, SyncError> {
         let mut run = PlanRun::new(snapshot, plan, io);
-        let (mut failures, mut on_last_failure) = (Vec::new(), None);
+        let (mut errors, mut on_last_failure) = (Vec::new(), None);
         let mut steps = Cow::Borrowed(&*plan.steps);
         let mut at = 0;
         while let Some(step) = steps.get(at) {
@@ -236,23 +236,23 @@ impl Controller for DeploymentController {
                     tracing::debug!(key = %key, err = %error, "Ignored a failed step");
                 }),
                 Err(StepStop::Failed(error)) => {
-                    failures.push(error);
+                    errors.push(error);
                     if step.on_failure == OnFailure::EndSync {
                         break;
                     }
                     on_last_failure = Some(step.on_failure);
                 }
                 Err(StepStop::NotCreated(error, follow_up)) => {
-                    failures.push(error);
+                    errors.push(error);
                     (steps, at) = (Cow::Owned(follow_up), 0);
                 }
-                Err(StepStop::End(requeue)) => return join_failures(failures).map_or(Ok(requeue), Err),
+                Err(StepStop::End(requeue)) => return join_errors(errors).map_or(Ok(requeue), Err),
             }
         }
-        if let (true, Some(failure)) = (failures.is_empty(), &plan.failure) {
-            failures.push(SyncError::new(SyncErrorClass::Plan, failure));
+        if let (true, Some(failure)) = (errors.is_empty(), &plan.failure) {
+            errors.push(SyncError::new(SyncErrorClass::Plan, failure));
         }
-        join_failures(failures).map_or(Ok(run.requeue.unwrap_or(plan.requeue)), Err)
+        join_errors(errors).map_or(Ok(run.requeue.unwrap_or(plan.requeue)), Err)
     }
 
     fn object(snapshot: &Snapshot) -> InvolvedObject {

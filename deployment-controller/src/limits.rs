@@ -44,10 +44,10 @@ impl RolloutLimits {
         }
         let rolling = &spec.strategy.rolling_update;
         let (max_surge, max_unavailable) = (rolling.max_surge.as_ref(), rolling.max_unavailable.as_ref());
-        in_range("maxSurge", max_surge, i32::MAX)?;
+        check_range("maxSurge", max_surge, i32::MAX)?;
         // An integer maxUnavailable may exceed `spec.replicas`; a percentage may not exceed 100%.
-        in_range("maxUnavailable", max_unavailable.filter(|v| matches!(v, IntOrString::Text(_))), 100)?;
-        in_range("maxUnavailable", max_unavailable, i32::MAX)?;
+        check_range("maxUnavailable", max_unavailable.filter(|v| matches!(v, IntOrString::Text(_))), 100)?;
+        check_range("maxUnavailable", max_unavailable, i32::MAX)?;
         let (surge, unavailable) = resolve_fenceposts(max_surge, max_unavailable, spec.replicas)?;
         Ok(Self { replicas, max_surge: surge.into(), max_unavailable: i64::from(unavailable).min(replicas) })
     }
@@ -70,13 +70,13 @@ impl RolloutLimits {
     }
 }
 
-/// Checks that `value`, an integer or a percentage of 100, is in `0..=most`.
-fn in_range(field: &'static str, value: Option<&IntOrString>, most: i32) -> Result<(), LimitsError> {
-    let Some(value) = value else { return Ok(()) };
-    if (0..=most).contains(&value.resolve(100, Rounding::Down)?) {
+/// Checks that `number`, an integer or a percentage of 100, is in `0..=max`.
+fn check_range(field: &'static str, number: Option<&IntOrString>, max: i32) -> Result<(), LimitsError> {
+    let Some(number) = number else { return Ok(()) };
+    if (0..=max).contains(&number.resolve(100, Rounding::Down)?) {
         return Ok(());
     }
-    Err(LimitsError::OutOfRange(field, value.to_string()))
+    Err(LimitsError::OutOfRange(field, number.to_string()))
 }
 
 #[cfg(test)]

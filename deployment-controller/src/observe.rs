@@ -37,8 +37,8 @@ impl DeploymentController {
         }
     }
 
-    /// Moves ReplicaSets from `to_release` back to `to_keep` if the server refused the release of their current version. Returns
-    /// the time until the next attempt.
+    /// Moves ReplicaSets from `to_release` back to `to_keep` if the server refused the release of their current version.
+    /// Returns the time until the next attempt.
     pub(crate) fn keep_sets_with_refused_release(
         &self,
         claims: &mut DependentClaims<Arc<ReplicaSet>>,
@@ -83,17 +83,24 @@ pub(crate) fn check_deployment(deployment: &Deployment) -> Result<RolloutLimits,
     if let Some(problem) = spec.template.validation_error() {
         return Err(malformed(format!("spec.template: {problem}")));
     }
-    for (field, value) in [
-        ("replicas", Some(spec.replicas)),
-        ("minReadySeconds", Some(spec.min_ready_seconds)),
-        ("revisionHistoryLimit", spec.revision_history_limit),
-        ("progressDeadlineSeconds", spec.progress_deadline_seconds),
-    ] {
-        if let Some(value) = value.filter(|value| *value < 0) {
-            return Err(malformed(format!("spec.{field} is {value}")));
-        }
-    }
+    check_not_negative(
+        "",
+        &[
+            ("spec.replicas", spec.replicas),
+            ("spec.minReadySeconds", spec.min_ready_seconds),
+            ("spec.revisionHistoryLimit", spec.revision_history_limit.unwrap_or(0)),
+            ("spec.progressDeadlineSeconds", spec.progress_deadline_seconds.unwrap_or(0)),
+        ],
+    )?;
     RolloutLimits::from_spec(spec).map_err(|error| malformed(error.to_string()))
+}
+
+/// Fails if a field has a negative value. The error names the object, which is empty or ends in `: `.
+fn check_not_negative(object: &str, fields: &[(&str, i32)]) -> Result<(), SyncError> {
+    match fields.iter().find(|(_, value)| *value < 0) {
+        Some((field, value)) => Err(malformed(format!("{object}{field} is {value}"))),
+        None => Ok(()),
+    }
 }
 
 /// Returns the error of a sync that has found a malformed Deployment or ReplicaSet.
@@ -102,27 +109,24 @@ pub(crate) fn malformed(text: impl Into<String>) -> SyncError {
 }
 
 pub(crate) fn check_set(set: &ReplicaSet) -> Result<(), SyncError> {
-    let name = &set.metadata.name;
+    let (name, status) = (&set.metadata.name, &set.status);
     if let Some(bytes) = set.dropped_annotation_bytes {
-        let why = format!("ReplicaSet {name}: metadata.annotations are {bytes} bytes, which no server accepts");
-        return Err(malformed(why));
+        let problem = format!("metadata.annotations are {bytes} bytes, which no server accepts");
+        return Err(malformed(format!("ReplicaSet {name}: {problem}")));
     }
     if let Some(problem) = set.spec.template.malformed_reason() {
         return Err(malformed(format!("ReplicaSet {name}: spec.template: {problem}")));
     }
-    let status = &set.status;
-    for (field, value) in [
-        ("spec.replicas", set.spec.replicas),
-        ("status.replicas", status.replicas),
-        ("status.readyReplicas", status.ready_replicas),
-        ("status.availableReplicas", status.available_replicas),
-        ("status.terminatingReplicas", status.terminating_replicas.unwrap_or(0)),
-    ] {
-        if value < 0 {
-            return Err(malformed(format!("ReplicaSet {name}: {field} is {value}")));
-        }
-    }
-    Ok(())
+    check_not_negative(
+        &format!("ReplicaSet {name}: "),
+        &[
+            ("spec.replicas", set.spec.replicas),
+            ("status.replicas", status.replicas),
+            ("status.readyReplicas", status.ready_replicas),
+            ("status.availableReplicas", status.available_replicas),
+            ("status.terminatingReplicas", status.terminating_replicas.unwrap_or(0)),
+        ],
+    )
 }
 
 #[cfg(test)]

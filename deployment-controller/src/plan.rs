@@ -4,12 +4,7 @@ mod why;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use common::{
-    controller::SyncPlan,
-    events::EventType,
-    io::Requeue,
-    meta::{Meta, Uid},
-};
+use common::prelude::*;
 use serde_json::Value;
 
 use crate::objects::DeploymentStatus;
@@ -76,14 +71,14 @@ pub enum Action {
     /// Creates the ReplicaSet of the current template.
     CreateReplicaSet {
         /// `metadata.name` of the ReplicaSet to create.
-        set: Arc<str>,
+        name: Arc<str>,
         /// The whole ReplicaSet as JSON.
         body: Box<Value>,
     },
     /// Patches size, annotations or `minReadySeconds` of a ReplicaSet.
     ChangeReplicaSet {
         /// `metadata.name` of the ReplicaSet.
-        set: Arc<str>,
+        name: Arc<str>,
         /// The fields to patch, with their new values.
         change: ReplicaSetChange,
     },
@@ -175,11 +170,7 @@ impl Action {
         match self {
             Self::DeleteReplicaSet(_) => Some("FailedDelete"),
             Self::ChangeReplicaSet { .. } | Self::RollBack(_) | Self::ClearRollback => Some("FailedUpdate"),
-            Self::CreateReplicaSet { .. }
-            | Self::WriteStatus { .. }
-            | Self::OnlyRecordEvent
-            | Self::Adopt(_)
-            | Self::Release(_) => None,
+            _ => None,
         }
     }
 
@@ -204,18 +195,18 @@ impl Action {
 
     /// Returns the verb and the object of the action, for errors. `deployment` is the name of the Deployment.
     pub fn describe(&self, deployment: &str) -> String {
-        let doing = self.verb_text();
+        let verb = self.verb_text();
         match self {
-            Self::ChangeReplicaSet { set, change } if change.size_before_and_after.is_none() => {
-                format!("update ReplicaSet {set}")
+            Self::ChangeReplicaSet { name, change } if change.size_before_and_after.is_none() => {
+                format!("update ReplicaSet {name}")
             }
-            Self::Adopt(ReplicaSetNameAndUid { name: set, .. })
-            | Self::Release(ReplicaSetNameAndUid { name: set, .. })
-            | Self::DeleteReplicaSet(ReplicaSetNameAndUid { name: set, .. })
-            | Self::CreateReplicaSet { set, .. }
-            | Self::ChangeReplicaSet { set, .. } => format!("{doing} ReplicaSet {set}"),
-            Self::RollBack(_) => format!("{doing} Deployment {deployment}"),
-            Self::WriteStatus { .. } | Self::ClearRollback | Self::OnlyRecordEvent => format!("{doing} {deployment}"),
+            Self::Adopt(ReplicaSetNameAndUid { name, .. })
+            | Self::Release(ReplicaSetNameAndUid { name, .. })
+            | Self::DeleteReplicaSet(ReplicaSetNameAndUid { name, .. })
+            | Self::CreateReplicaSet { name, .. }
+            | Self::ChangeReplicaSet { name, .. } => format!("{verb} ReplicaSet {name}"),
+            Self::RollBack(_) => format!("{verb} Deployment {deployment}"),
+            Self::WriteStatus { .. } | Self::ClearRollback | Self::OnlyRecordEvent => format!("{verb} {deployment}"),
         }
     }
 }

@@ -203,11 +203,11 @@ impl DeploymentBuilder {
     pub(crate) fn apply_plan(&mut self, plan: &Plan) {
         for step in &plan.steps {
             match &step.action {
-                Action::CreateReplicaSet { set, body } => {
+                Action::CreateReplicaSet { name, body } => {
                     let size = body["spec"]["replicas"].as_i64().unwrap();
-                    self.push(set, size, &body["spec"]["template"], &body["metadata"]["annotations"]);
+                    self.push(name, size, &body["spec"]["template"], &body["metadata"]["annotations"]);
                 }
-                Action::ChangeReplicaSet { set, change } => self.change(set, change),
+                Action::ChangeReplicaSet { name, change } => self.change(name, change),
                 Action::DeleteReplicaSet(set) => self.sets.retain(|s| s["metadata"]["name"] != *set.name),
                 Action::WriteStatus { status, revision } => {
                     self.status = json!(status);
@@ -255,9 +255,9 @@ impl Plan {
         self.steps.iter().filter_map(|step| of(&step.action)).collect()
     }
 
-    pub(crate) fn changes_of_set(&self, name: &str) -> Vec<ReplicaSetChange> {
+    pub(crate) fn changes_of_set(&self, set: &str) -> Vec<ReplicaSetChange> {
         self.actions(|action| match action {
-            Action::ChangeReplicaSet { set, change } if **set == *name => Some(change.clone()),
+            Action::ChangeReplicaSet { name, change } if **name == *set => Some(change.clone()),
             _ => None,
         })
     }
@@ -268,8 +268,8 @@ impl Plan {
 
     pub(crate) fn size_changes(&self) -> Vec<(String, i64, i64)> {
         self.actions(|action| match action {
-            Action::ChangeReplicaSet { set, change } => {
-                change.size_before_and_after.map(|(from, to)| (set.to_string(), from, to))
+            Action::ChangeReplicaSet { name, change } => {
+                change.size_before_and_after.map(|(from, to)| (name.to_string(), from, to))
             }
             _ => None,
         })
@@ -277,7 +277,7 @@ impl Plan {
 
     pub(crate) fn created_set_name_and_body(&self) -> Option<(String, Value)> {
         let created = self.actions(|action| match action {
-            Action::CreateReplicaSet { set, body } => Some((set.to_string(), (**body).clone())),
+            Action::CreateReplicaSet { name, body } => Some((name.to_string(), (**body).clone())),
             _ => None,
         });
         created.into_iter().next()

@@ -76,6 +76,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 use common::{
     app::ProgramDefinition,
     informer::LabelFilteredInformer,
+    parsed::ParseCache,
     pods::PODS,
     prelude::*,
     refs,
@@ -86,12 +87,14 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
+    awaited::AwaitedVolumeClaims,
     decide::status,
     metrics::ControllerMetrics,
     objects::{
         CachedPod, CachedRevision, CachedVolumeClaim, POD_NAME_LABEL, STATEFUL_SETS, StatefulSet, parse_ordinal,
     },
     plan::{Plan, UnmanagedReason},
+    reports::ReportTimes,
     snapshot::{FeatureSettings, SharedPod, Snapshot},
     watch::EventHandlers,
 };
@@ -181,9 +184,9 @@ impl StatefulSetController {
             stateful_set_store: Arc::clone(&sets),
             ledger: context.ledger(),
             metrics: ControllerMetrics::new(&context.metrics),
-            awaited_volume_claims: Default::default(),
-            report_times: Default::default(),
-            template_cache: Default::default(),
+            awaited_volume_claims: AwaitedVolumeClaims::default(),
+            report_times: ReportTimes::default(),
+            template_cache: ParseCache::default(),
         });
         context.start_informer(Arc::clone(&sets), handler_from_method(&watch, EventHandlers::on_set));
         Self {

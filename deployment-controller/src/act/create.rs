@@ -79,9 +79,9 @@ impl PlanRun<'_> {
     }
 
     /// Makes the next sync wait until the cache shows this version of a ReplicaSet.
-    fn await_set(&self, live: &ReplicaSet) {
+    fn await_set(&self, live_set: &ReplicaSet) {
         self.io.update_memory(|controller| {
-            controller.ledger.record_write(&self.meta().uid, REPLICA_SETS, live.metadata.resource_version);
+            controller.ledger.record_write(&self.meta().uid, REPLICA_SETS, live_set.metadata.resource_version);
         });
     }
 

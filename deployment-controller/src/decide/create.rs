@@ -61,7 +61,7 @@ pub fn plan_new_replica_set(draft: &mut PlanDraft<'_>) {
     annotations.insert(REVISION_ANNOTATION.to_owned(), next.clone());
     annotations.extend(scale::size_annotations(limits));
     let body = Box::new(replica_set_body(draft.snapshot, &name, &hash, replicas, &annotations));
-    let step = Step::new(Action::CreateReplicaSet { set: Arc::clone(&name), body }, "no ReplicaSet has this template");
+    let step = Step::new(Action::CreateReplicaSet { name: Arc::clone(&name), body }, "no ReplicaSet has this template");
     let told = Event::normal("ScalingReplicaSet", format!("Scaled up replica set {name} from 0 to {replicas}"));
     draft.push_step(if replicas > 0 { step.with_event(told) } else { step });
     draft.new_set_index = Some(draft.sets.len());
@@ -69,10 +69,7 @@ pub fn plan_new_replica_set(draft: &mut PlanDraft<'_>) {
     let mut status = draft.status.clone();
     if draft.spec().effective_progress_deadline_seconds().is_some() {
         let message = format!("Created new replica set {name:?}");
-        conditions::set_condition(
-            &mut status,
-            conditions::progressing_condition(NEW_REPLICA_SET_CREATED, &message, draft.snapshot.now),
-        );
+        conditions::set_progressing_condition(&mut status, NEW_REPLICA_SET_CREATED, &message, draft.snapshot.now);
     }
     draft.push_status_write(status, Some(next), "a rollout begins");
 }
@@ -85,21 +82,19 @@ pub fn creation_failure_steps(
     set: &str,
     failure: &CreateFailure,
 ) -> Vec<Step> {
-    let mut new = status.clone();
+    let mut status = Box::new(status.clone());
     match failure {
         CreateFailure::Collision => {
-            new.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
-            let write = Action::WriteStatus { status: Box::new(new), revision: None };
+            status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
+            let write = Action::WriteStatus { status, revision: None };
             vec![Step::new(write, "the next attempt uses another name").with_on_failure(OnFailure::Ignore)]
         }
         CreateFailure::Refused(why) => {
-            let message = refusal_message(set, why);
-            let mut steps = Vec::new();
-            let condition = conditions::progressing_condition(REPLICA_SET_CREATE_ERROR, &message, snapshot.now);
+            let (message, mut steps) = (refusal_message(set, why), Vec::new());
             if snapshot.deployment.spec.effective_progress_deadline_seconds().is_some()
-                && conditions::set_condition(&mut new, condition)
+                && conditions::set_progressing_condition(&mut status, REPLICA_SET_CREATE_ERROR, &message, snapshot.now)
             {
-                let write = Action::WriteStatus { status: Box::new(new), revision: None };
+                let write = Action::WriteStatus { status, revision: None };
                 steps.push(Step::new(write, "the rollout cannot begin").with_on_failure(OnFailure::Ignore));
             }
             let event = Event::warning(REPLICA_SET_CREATE_ERROR, message);

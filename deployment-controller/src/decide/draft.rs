@@ -183,7 +183,7 @@ impl<'a> PlanDraft<'a> {
             set.replicas = to;
         }
         set.annotations.extend(change.annotations.clone());
-        let action = Action::ChangeReplicaSet { set: Arc::clone(&set.name), change };
+        let action = Action::ChangeReplicaSet { name: Arc::clone(&set.name), change };
         self.steps.push(step(action));
     }
 

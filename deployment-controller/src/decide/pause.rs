@@ -22,7 +22,7 @@ pub fn plan_pause_condition(draft: &mut PlanDraft<'_>) {
         _ => return,
     };
     let mut status = draft.status.clone();
-    conditions::set_condition(&mut status, conditions::progressing_condition(reason, message, draft.snapshot.now));
+    conditions::set_progressing_condition(&mut status, reason, message, draft.snapshot.now);
     draft.push_status_write(status, None, why);
 }
 

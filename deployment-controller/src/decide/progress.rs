@@ -67,20 +67,20 @@ fn update_progressing(draft: &PlanDraft<'_>, status: &mut DeploymentStatus, dead
     };
     if is_rollout_complete(draft, status) {
         let message = format!("{subject} has successfully progressed.");
-        conditions::set_condition(status, conditions::progressing_condition(NEW_REPLICA_SET_AVAILABLE, &message, now));
+        conditions::set_progressing_condition(status, NEW_REPLICA_SET_AVAILABLE, &message, now);
     } else if has_progressed(&draft.status, status) {
-        let mut condition =
-            conditions::progressing_condition(REPLICA_SET_UPDATED, &format!("{subject} is progressing."), now);
-        if let Some(current) = conditions::find_progressing_condition(&draft.status).filter(|current| current.is_true())
-        {
-            condition.last_transition_time = current.last_transition_time;
+        let message = format!("{subject} is progressing.");
+        let mut condition = conditions::progressing_condition(REPLICA_SET_UPDATED, &message, now);
+        let stored = conditions::find_progressing_condition(&draft.status);
+        if let Some(stored) = stored.filter(|stored| stored.is_true()) {
+            condition.last_transition_time = stored.last_transition_time;
         }
         list::replace(&mut status.conditions, condition);
     } else if conditions::find_progressing_condition(status)
         .is_some_and(|condition| has_timed_out(condition, deadline, now))
     {
         let message = format!("{subject} has timed out progressing.");
-        conditions::set_condition(status, conditions::progressing_condition(PROGRESS_DEADLINE_EXCEEDED, &message, now));
+        conditions::set_progressing_condition(status, PROGRESS_DEADLINE_EXCEEDED, &message, now);
     }
 }
 

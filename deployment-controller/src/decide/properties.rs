@@ -128,11 +128,11 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
         if rolling && !spec.paused {
             prop_assert!(total(&world) <= total(&was).max(limits.max_pods()), "too many replicas: {step:?}");
         }
-        if let Action::ChangeReplicaSet { set, change } = &step.action
+        if let Action::ChangeReplicaSet { name, change } = &step.action
             && let Some((from, to)) = change.size_before_and_after
             && rolling
             && to < from
-            && new.as_deref() != Some(&**set)
+            && new.as_deref() != Some(&**name)
             && step.on_failure == crate::plan::OnFailure::SkipStepsWithSameOnFailure
         {
             let available_within_size = |world: &DeploymentBuilder| {

@@ -3,14 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    decide::{
-        cleanup, create,
-        draft::PlanDraft,
-        progress,
-        scale::{self, WriteIfChanged},
-    },
+    decide::{cleanup, create, draft::PlanDraft, progress, scale},
     objects::{Deployment, ReplicaSet, StrategyType},
-    plan::OnFailure,
 };
 
 /// Whether the next step depends on old Pods, which is so under `Recreate` until the new ReplicaSet has its full size.
@@ -31,8 +25,7 @@ pub fn needs_pods(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> bool {
 pub fn plan_recreate(draft: &mut PlanDraft<'_>) {
     let mut scaled = false;
     for at in draft.old_set_indexes() {
-        scaled |=
-            scale::plan_resize(draft, at, 0, WriteIfChanged::Size, OnFailure::EndSync, "old Pods are removed first");
+        scaled |= scale::plan_resize(draft, at, 0, "old Pods are removed first");
     }
     if scaled || old_pods_run(draft) {
         return progress::plan_status_with_progress(draft);
@@ -45,7 +38,7 @@ pub fn plan_recreate(draft: &mut PlanDraft<'_>) {
     }
     if let Some(at) = draft.new_set_index {
         let wanted = draft.rollout_limits().replicas;
-        scale::plan_resize(draft, at, wanted, WriteIfChanged::Size, OnFailure::EndSync, "no old Pod runs any more");
+        scale::plan_resize(draft, at, wanted, "no old Pod runs any more");
     }
     if progress::is_rollout_complete(draft, &draft.status) {
         cleanup::plan_history_cleanup(draft);

@@ -41,10 +41,7 @@ pub fn plan_new_set_update(draft: &mut PlanDraft<'_>) {
         && conditions::find_progressing_condition(&status).is_none()
     {
         let message = format!("Found new replica set {:?}", set.name);
-        conditions::set_condition(
-            &mut status,
-            conditions::progressing_condition(FOUND_NEW_REPLICA_SET, &message, draft.snapshot.now),
-        );
+        conditions::set_progressing_condition(&mut status, FOUND_NEW_REPLICA_SET, &message, draft.snapshot.now);
     }
     draft.push_status_write(status, revision, "the new ReplicaSet exists");
 }

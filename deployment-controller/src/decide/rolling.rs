@@ -35,7 +35,7 @@ fn grow(draft: &mut PlanDraft<'_>) -> bool {
     } else {
         (limits.new_set_size(draft.total_replicas(), current), "maxSurge leaves room")
     };
-    scale::plan_resize(draft, at, to, WriteIfChanged::Size, OnFailure::EndSync, why)
+    scale::plan_resize(draft, at, to, why)
 }
 
 /// Scales down the old ReplicaSets as far as maxUnavailable allows, unavailable replicas first. Returns whether a size changes.
@@ -56,7 +56,7 @@ fn shrink(draft: &mut PlanDraft<'_>) -> bool {
     let mut shrunk = false;
     let mut cut = |draft: &mut PlanDraft<'_>, at: usize, by: i64, why: &str| {
         let to = draft.sets[at].replicas - by;
-        shrunk |= scale::plan_resize(draft, at, to, WriteIfChanged::Size, OnFailure::SkipStepsWithSameOnFailure, why);
+        shrunk |= scale::plan_size(draft, at, to, WriteIfChanged::Size, OnFailure::SkipStepsWithSameOnFailure, why);
     };
     for &at in &active {
         let set = &draft.sets[at];

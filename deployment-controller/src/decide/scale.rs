@@ -29,10 +29,15 @@ pub fn size_annotations(limits: RolloutLimits) -> BTreeMap<String, String> {
     ])
 }
 
+/// Plans a change of a ReplicaSet's size. If the step fails, the sync ends. Returns whether the size changes.
+pub fn plan_resize(draft: &mut PlanDraft<'_>, at: usize, to: i64, why: &str) -> bool {
+    plan_size(draft, at, to, WriteIfChanged::Size, OnFailure::EndSync, why)
+}
+
 /// Plans a change of a ReplicaSet's size, with its annotations and its Event. Returns whether the size changes.
 ///
 /// Upstream: `scaleReplicaSet`.
-pub fn plan_resize(
+pub fn plan_size(
     draft: &mut PlanDraft<'_>,
     at: usize,
     to: i64,
@@ -91,14 +96,7 @@ pub fn plan_scaling(draft: &mut PlanDraft<'_>) {
     }
     if draft.new_set().is_some_and(|new| is_saturated(new, wanted)) {
         for at in draft.old_set_indexes().into_iter().rev().filter(|at| active.contains(at)) {
-            plan_resize(
-                draft,
-                at,
-                0,
-                WriteIfChanged::Size,
-                OnFailure::EndSync,
-                "the newest ReplicaSet has all replicas",
-            );
+            plan_resize(draft, at, 0, "the newest ReplicaSet has all replicas");
         }
         return;
     }
@@ -106,14 +104,14 @@ pub fn plan_scaling(draft: &mut PlanDraft<'_>) {
         StrategyType::RollingUpdate => {
             for (at, size) in proportional::proportional_sizes(draft, &active) {
                 let why = "the Deployment was scaled during a rollout: each ReplicaSet gets its share";
-                plan_resize(draft, at, size, WriteIfChanged::SizeOrAnnotations, OnFailure::EndSync, why);
+                plan_size(draft, at, size, WriteIfChanged::SizeOrAnnotations, OnFailure::EndSync, why);
             }
         }
         StrategyType::Recreate if !draft.spec().paused => {
             for at in active {
                 let size = draft.sets[at].replicas;
                 let why = "the Deployment was scaled; the rollout changes the sizes afterwards";
-                plan_resize(draft, at, size, WriteIfChanged::SizeOrAnnotations, OnFailure::EndSync, why);
+                plan_size(draft, at, size, WriteIfChanged::SizeOrAnnotations, OnFailure::EndSync, why);
             }
         }
         StrategyType::Recreate | StrategyType::Other(_) => {}
@@ -127,7 +125,7 @@ fn scale_one(draft: &mut PlanDraft<'_>, at: usize) {
     } else {
         WriteIfChanged::Size
     };
-    plan_resize(draft, at, wanted, write, OnFailure::EndSync, "the Deployment was scaled");
+    plan_size(draft, at, wanted, write, OnFailure::EndSync, "the Deployment was scaled");
 }
 
 fn is_saturated(set: &DraftReplicaSet<'_>, wanted: i64) -> bool {
