@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use common::{explain::BoundedLines, intern::Text, refs::Owner};
+use common::{consistency::STALE_CACHE_RECHECK_INTERVAL, explain::BoundedLines, prelude::*};
 
 use crate::{
     objects::SharedPod,
@@ -66,12 +66,9 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
             plan.waiting_reasons.push(|| "Pods are counted once the cache shows their owners".to_owned());
         }
         SyncScope::StatusOnly => {
-            let blocked = snapshot
-                .stale_cache
-                .as_ref()
-                .map(|blocked| blocked.unobserved_write_description.clone())
-                .unwrap_or_default();
-            plan.waiting_reasons.push(|| format!("only the status is written: {blocked}"));
+            let pending_write =
+                snapshot.pending_writes.as_ref().map(|pending_writes| &*pending_writes.description).unwrap_or_default();
+            plan.waiting_reasons.push(|| format!("only the status is written: {pending_write}"));
             plan.status = status::compute_status(&snapshot.set, &snapshot.actionable_nodes.node_counts, false);
         }
         SyncScope::Everything => {
@@ -105,10 +102,9 @@ fn selector_problem(snapshot: &Snapshot) -> Option<SelectorProblem> {
 }
 
 fn sync_scope(snapshot: &Snapshot) -> SyncScope {
-    let Owner { is_deleting: deleting, .. } = &snapshot.owner;
-    if *deleting {
+    if snapshot.owner.is_deleting {
         SyncScope::Nothing
-    } else if snapshot.stale_cache.is_some() {
+    } else if snapshot.pending_writes.is_some() {
         SyncScope::StatusOnly
     } else if !snapshot.pods_to_relabel.is_empty()
         || !snapshot.pods_without_hash_label.is_empty()
@@ -199,9 +195,11 @@ fn explain_delayed_creations(snapshot: &Snapshot, plan: &mut Plan) {
 
 /// Returns the time after which the decision may change without an event; `None` if only an event can change it.
 fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
-    match (plan.sync_scope, &snapshot.stale_cache) {
+    match (plan.sync_scope, &snapshot.pending_writes) {
         (SyncScope::Nothing, _) => None,
-        (SyncScope::StatusOnly, Some(blocked)) => Some(blocked.max_wait),
+        (SyncScope::StatusOnly, Some(pending_writes)) => {
+            Some(pending_writes.max_wait.min(STALE_CACHE_RECHECK_INTERVAL))
+        }
         _ => {
             let due = snapshot
                 .actionable_nodes

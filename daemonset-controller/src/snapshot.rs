@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use common::{intern::Text, pod_creation_pauses::PodCreationPause, refs::Owner};
+use common::{pod_creation_pauses::PodCreationPause, prelude::*};
 use jiff::Timestamp;
 
 use crate::objects::{DaemonSet, ParsedPodTemplate, SharedPod};
@@ -52,8 +52,8 @@ pub struct Snapshot {
     pub possible_second_pod_count: usize,
     /// Nodes that get no Pod now, because a creation got no answer or an orphan on the node is to be adopted first.
     pub nodes_with_delayed_pod_creation: BTreeSet<Text>,
-    /// The write of this process that the caches do not show, so no Pods are created or deleted; `None` without such a write.
-    pub stale_cache: Option<StaleCache>,
+    /// The writes of this process that the caches do not show yet. Until they do, no Pods are created or deleted.
+    pub pending_writes: Option<PendingWrites>,
     /// The pause in which no Pods are created; `None` if Pods may be created.
     pub pod_creation_pause: Option<PodCreationPause>,
     /// The feature gates and the `--tune` values that decisions depend on.
@@ -81,15 +81,6 @@ pub struct DeniedChanges {
     pub object_names: Vec<Text>,
     /// Time until the first change is retried; `None` without a denied change.
     pub retry_after: Option<Duration>,
-}
-
-/// The reason why no Pods are created or deleted until the caches show a write of this process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StaleCache {
-    /// A description of the write that the caches do not show yet.
-    pub unobserved_write_description: String,
-    /// Longest time until the caches are checked again.
-    pub max_wait: Duration,
 }
 
 /// The feature gates and the `--tune` values that decisions depend on.

@@ -1,12 +1,9 @@
 use common::{
     api::Api,
-    clock::Clock,
     events,
     gate::closed_write_gate,
-    intern::Text,
-    meta::Uid,
     metrics::Metrics,
-    runtime::{LoopContext, LoopParts, SharedValues},
+    runtime::{LoopParts, SharedValues},
 };
 use sandbox::{Action, Rule, Sandbox};
 use serde_json::{Value, json};
@@ -49,10 +46,10 @@ async fn controller_with(
         shared_values: SharedValues::default(),
         parts: LoopParts::default(),
     };
-    let queue = context.new_queue("daemonset", BackoffSettings::default());
-    let updates = context.new_queue("daemonset-node-updates", BackoffSettings::default());
+    let queue = context.new_queue("daemonset");
+    let updates = context.new_queue("daemonset-node-updates");
     let controller = Arc::new(DaemonSetController::new(context.clone(), queue.clone(), updates.clone()));
-    let nodes = Arc::new(NodeUpdateLoop(Arc::clone(&controller)));
+    let nodes = Arc::new(QueueConsumer(NodeUpdates(Arc::clone(&controller))));
     let sets = Loop::start(DAEMON_SET_LOOP.name, context.clone(), Arc::clone(&controller), queue, 2);
     let nodes = Loop::start("daemonset-node-updates", context, nodes, updates, 2);
     (controller, vec![Box::new(sets), Box::new(nodes), Box::new(events), Box::new(keeper)])

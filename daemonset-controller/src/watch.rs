@@ -2,18 +2,7 @@
 
 use std::sync::Arc;
 
-use common::{
-    consistency::Ledger,
-    controller::intern::Text,
-    meta::{Meta, NamespacedName, OwnerRef, Uid},
-    object::Object,
-    owners::{controlling_owner, find_potential_adopters},
-    parsed::ParseCache,
-    pod_creation_pauses::PodCreationPauses,
-    queue::{Priority, Queue},
-    revision::CONTROLLER_REVISIONS,
-    store::{CacheEvent, ChangeOrigin, Store},
-};
+use common::{parsed::ParseCache, pod_creation_pauses::PodCreationPauses, prelude::*, revision::CONTROLLER_REVISIONS};
 
 use crate::{
     node_indexes::NodeIndexes,
@@ -109,40 +98,21 @@ impl EventHandlers {
     }
 
     fn enqueue_for_child<K: Object>(&self, event: &CacheEvent<K>) {
-        match event {
-            CacheEvent::Updated { old, new } => self.enqueue_for_update(old.meta(), new.meta()),
-            CacheEvent::Added(child) if child.meta().controller().is_none() => self.add_adopters(child.meta()),
-            CacheEvent::Added(_) | CacheEvent::Deleted(_) | CacheEvent::Unreadable(_) => self.add_owner(event.meta()),
+        for owners in concerned_owners(event) {
+            match owners {
+                ConcernedOwners::Controller(child) => {
+                    controlling_owner(&self.daemon_set_store, child).into_iter().for_each(|set| self.enqueue(&set));
+                }
+                ConcernedOwners::Adopters(orphan) => {
+                    let selects = |set: &DaemonSet| set.selector.matches_orphan(&orphan.labels);
+                    find_potential_adopters(&self.daemon_set_store, orphan, selects).for_each(|set| self.enqueue(&set));
+                }
+            }
         }
     }
 
-    fn enqueue_for_update(&self, before: &Meta, after: &Meta) {
-        if before.resource_version == after.resource_version {
-            return;
-        }
-        let moved = before.controller() != after.controller();
-        if moved {
-            self.add_owner(before);
-        }
-        if after.controller().is_some() {
-            self.add_owner(after);
-        } else if moved || before.labels != after.labels {
-            self.add_adopters(after);
-        }
-    }
-
-    fn add_owner(&self, child: &Meta) {
-        if let Some(set) = controlling_owner(&self.daemon_set_store, child) {
-            self.daemon_set_queue.add(set.metadata.key(), Priority::Normal);
-        }
-    }
-
-    fn add_adopters(&self, child: &Meta) {
-        for set in
-            find_potential_adopters(&self.daemon_set_store, child, |set| set.selector.matches_orphan(&child.labels))
-        {
-            self.daemon_set_queue.add(set.metadata.key(), Priority::Normal);
-        }
+    fn enqueue(&self, set: &DaemonSet) {
+        self.daemon_set_queue.add(set.metadata.key(), Priority::Normal);
     }
 }
 

@@ -8,9 +8,8 @@ use std::{
 
 use common::{
     controller::Decision,
-    intern::Text,
-    object::Object,
-    refs::{self, Owner},
+    prelude::*,
+    refs,
     revision::{NumberEncoding, RevisionData},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -23,7 +22,7 @@ use crate::{
     objects::{DAEMON_SETS, DaemonSet, Node, ParsedPodTemplate, SharedPod, SharedRevision},
     plan::Plan,
     snapshot::{
-        DecisionSettings, DeniedChanges, FirstTask, Snapshot, StaleCache,
+        DecisionSettings, DeniedChanges, FirstTask, Snapshot,
         nodes::{Eligibility, RefusedNodeCursors},
         revisions::revision_hash_or_name,
     },
@@ -60,7 +59,7 @@ pub(crate) struct SnapshotBuilder {
     pub(crate) failed_pod_delays: BTreeMap<Text, Timestamp>,
     pub(crate) decision_settings: DecisionSettings,
     pub(crate) refused_node_cursors: RefusedNodeCursors,
-    pub(crate) stale_cache: Option<StaleCache>,
+    pub(crate) pending_writes: Option<PendingWrites>,
     pub(crate) first_task: FirstTask,
     pub(crate) unanswered_creations: BTreeMap<Text, Duration>,
     pub(crate) now: Timestamp,
@@ -82,7 +81,7 @@ pub(crate) fn set_without_pods(nodes: usize) -> SnapshotBuilder {
         failed_pod_delays: BTreeMap::new(),
         decision_settings: limits,
         refused_node_cursors: RefusedNodeCursors::default(),
-        stale_cache: None,
+        pending_writes: None,
         first_task: FirstTask::default(),
         unanswered_creations: BTreeMap::new(),
         now: now(),
@@ -336,7 +335,7 @@ impl SnapshotBuilder {
                 &around,
             ),
             nodes_with_delayed_pod_creation: held_back,
-            stale_cache: self.stale_cache.clone(),
+            pending_writes: self.pending_writes.clone(),
             first_task: self.first_task,
             denied_revision_changes: DeniedChanges::default(),
             denied_pod_changes: DeniedChanges::default(),

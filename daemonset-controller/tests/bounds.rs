@@ -11,12 +11,7 @@ mod world;
 use std::{alloc::System, collections::BTreeSet, sync::Arc, time::Duration};
 
 use cap::Cap;
-use common::{
-    controller::Decision,
-    intern::Text,
-    object::Object,
-    refs::{self, Owner},
-};
+use common::{controller::Decision, prelude::*, refs};
 use daemonset_controller::{
     DaemonSetController,
     decide::{
@@ -223,7 +218,7 @@ proptest! {
             pods_to_relabel: Vec::new(),
             pods_without_hash_label: Vec::new(),
             earlier_revision_hashes_on_pods: BTreeSet::new(),
-            stale_cache: None,
+            pending_writes: None,
             nodes_with_unanswered_pod_creation: lost_creates.clone(),
             nodes_with_delayed_pod_creation: lost_creates.keys().cloned().collect(),
             possible_second_pod_count: lost_creates.keys().filter(|name| !nodes.nodes_needing_pod.nodes.iter().any(|node| node.name == **name)).count(),

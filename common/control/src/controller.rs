@@ -8,6 +8,7 @@
 //! first list of every cache, and every cache must show the last writes of the previous leader
 //! ([`succession`](crate::succession)).
 
+mod consumer;
 mod differences;
 mod queues;
 mod worker;
@@ -16,6 +17,7 @@ use std::{future::Future, time::Duration};
 
 use jiff::Timestamp;
 
+pub use consumer::{KeyHandler, QueueConsumer};
 pub use worker::{Decision, Loop};
 
 use crate::{

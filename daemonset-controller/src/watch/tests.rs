@@ -1,11 +1,8 @@
 use std::time::Duration;
 
 use common::{
-    clock::Clock,
-    meta::{ResourceVersion, Uid},
-    object::{MalformedObject, Object},
+    object::MalformedObject,
     pod_creation_pauses::{PauseReason, PodCreationOutcome},
-    queue::BackoffSettings,
 };
 use serde_json::{Value, json};
 
