@@ -220,13 +220,15 @@ impl PodsToChange {
         now: Instant,
     ) -> DeniedChanges {
         let Self { orphans_to_adopt, pods_to_release, pods_to_relabel, pods_without_hash_label } = self;
-        let mut lists = [pods_to_release, pods_to_relabel, pods_without_hash_label, orphans_to_adopt];
+        let lists = [pods_to_release, pods_to_relabel, pods_without_hash_label, orphans_to_adopt];
         let pods: Vec<SharedPod> = lists.iter().flat_map(|list| list.iter().cloned()).collect();
         let (denied_uids, denied_changes) = backoff.objects_in_back_off(&pods, now);
         let is_denied = |pod: &SharedPod| denied_uids.contains(&pod.meta().uid);
         let kept_hashes = lists[1].iter().filter(|pod| is_denied(pod)).map(|pod| pod.revision_hash()).collect();
         revisions.keep_duplicates_with_hashes(&kept_hashes);
-        lists.iter_mut().for_each(|list| list.retain(|pod| !is_denied(pod)));
+        for list in lists {
+            list.retain(|pod| !is_denied(pod));
+        }
         denied_changes
     }
 }

@@ -101,11 +101,15 @@ impl EventHandlers {
         for owners in concerned_owners(event) {
             match owners {
                 ConcernedOwners::Controller(child) => {
-                    controlling_owner(&self.daemon_set_store, child).into_iter().for_each(|set| self.enqueue(&set));
+                    if let Some(set) = controlling_owner(&self.daemon_set_store, child) {
+                        self.enqueue(&set);
+                    }
                 }
                 ConcernedOwners::Adopters(orphan) => {
                     let selects = |set: &DaemonSet| set.selector.matches_orphan(&orphan.labels);
-                    find_potential_adopters(&self.daemon_set_store, orphan, selects).for_each(|set| self.enqueue(&set));
+                    for set in find_potential_adopters(&self.daemon_set_store, orphan, selects) {
+                        self.enqueue(&set);
+                    }
                 }
             }
         }
