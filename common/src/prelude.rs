@@ -13,6 +13,7 @@ pub use nonet_control::{
         ChildClaim, GroupConcurrency, Io, ObjectRole, Precondition, Refusal, RefusalClass, Request, RequestBody,
         Requeue, RetryPolicy, SyncError, SyncErrorClass,
     },
+    periodic_key,
     queue::{BackoffSettings, Priority, Queue, QueueKey},
     runtime::{LoopContext, LoopDefinition, RunningLoop},
 };

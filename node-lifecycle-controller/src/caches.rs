@@ -2,44 +2,23 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use common::{
-    informer::SharedInformer,
-    intern::Text,
-    runtime::LoopContext,
-    store::{IndexValue, Store},
-};
+use common::prelude::*;
 
 use crate::objects::{CachedPod, Node, PodsByNode, TerminatingPodsByNode};
 
-/// The informers of Nodes and Pods, which all loops of this process share.
+/// The caches of Nodes and Pods. Every read of Pods uses an index, so no read scans all Pods. Clones share the caches.
+#[derive(Clone)]
 pub(crate) struct Caches {
-    pub(crate) node_informer: SharedInformer<Node>,
-    pub(crate) pod_informer: SharedInformer<CachedPod>,
+    pub(crate) node_store: Arc<Store<Node>>,
+    pub(crate) pod_store: Arc<Store<CachedPod>>,
 }
 
 impl Caches {
-    /// Returns the caches of this process; the first call starts their watches.
-    pub(crate) fn get_or_start(context: &LoopContext) -> Arc<Self> {
-        context.shared_values.get_or_insert_with(|| Self {
-            node_informer: SharedInformer::start(context.api.clone(), context.long_lived_cache_config()),
-            pod_informer: SharedInformer::start(context.api.clone(), context.long_lived_cache_config()),
-        })
+    /// Returns the caches that these informers fill.
+    pub(crate) fn new(nodes: &SharedInformer<Node>, pods: &SharedInformer<CachedPod>) -> Self {
+        Self { node_store: Arc::clone(nodes.store()), pod_store: Arc::clone(pods.store()) }
     }
 
-    /// Borrows the stores of both caches; no object is copied.
-    pub(crate) fn cache_view(&self) -> CacheView<'_> {
-        CacheView { node_store: self.node_informer.store(), pod_store: self.pod_informer.store() }
-    }
-}
-
-/// Read access to the caches of Nodes and Pods. Every read of Pods uses an index, so no read scans all Pods.
-#[derive(Clone, Copy)]
-pub(crate) struct CacheView<'a> {
-    pub(crate) node_store: &'a Store<Node>,
-    pub(crate) pod_store: &'a Store<CachedPod>,
-}
-
-impl CacheView<'_> {
     /// Returns the cached node with this name; `None` if the node does not exist or cannot be decoded.
     pub(crate) fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.node_store.get_decoded("", name)
@@ -48,6 +27,11 @@ impl CacheView<'_> {
     /// Whether a node with this name exists, even if it cannot be decoded.
     fn has_node(&self, name: &str) -> bool {
         self.node_store.with_metadata("", name, |_| ()).is_some()
+    }
+
+    /// Returns the cached Pod with this key; `None` if the Pod does not exist or cannot be decoded.
+    pub(crate) fn pod(&self, key: &NamespacedName) -> Option<Arc<CachedPod>> {
+        self.pod_store.get_decoded(&key.namespace, &key.name)
     }
 
     /// Returns the Pods that are assigned to a node.

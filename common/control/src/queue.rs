@@ -108,6 +108,36 @@ impl QueueKey for NamespacedName {
     }
 }
 
+/// Defines the type of the key of a loop that has a single key, for example because each sync examines the whole cluster.
+///
+/// `periodic_key!(PassKey, "pass")` defines the unit struct `PassKey`, whose text in diagnostics is `pass`.
+#[macro_export]
+macro_rules! periodic_key {
+    ($name:ident, $text:literal) => {
+        #[doc = concat!("The only key of a queue; its text is `", $text, "`.")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) struct $name;
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str($text)
+            }
+        }
+
+        impl $crate::queue::QueueKey for $name {
+            const FORM: &'static str = concat!("`", $text, "`");
+
+            fn parse(text: &str) -> Option<Self> {
+                (text == $text).then_some(Self)
+            }
+
+            fn tenant(&self) -> &'static str {
+                ""
+            }
+        }
+    };
+}
+
 /// The token buckets that limit the retries of each tenant.
 ///
 /// Full buckets are dropped whenever the count of buckets has doubled. There are thus at most about twice as many buckets as

@@ -1,6 +1,6 @@
 //! Computes changes of the taints and labels of a node, and their patches.
 
-use common::intern::Text;
+use common::prelude::Text;
 use serde_json::{Map, Value, json};
 
 use super::taints_and_labels::decide::outdated_label_copies;

@@ -7,9 +7,8 @@ use std::{
 
 use common::{
     api,
-    intern::Text,
     metrics::{Counter, Counters, Gauge, Gauges, Histogram, Metrics, Stability, exponential_buckets},
-    runtime::LoopContext,
+    prelude::*,
 };
 use parking_lot::Mutex;
 
@@ -126,12 +125,11 @@ impl MonitorMetrics {
     }
 
     /// Updates the gauge of the time without decisions before every scrape of the metrics.
-    pub(crate) fn update_outage_on_scrape(&self, context: &LoopContext, blindness: &Arc<MonitorOutage>) {
-        let blind = self.outage_seconds.clone();
-        let blindness = Arc::downgrade(blindness);
+    pub(crate) fn update_outage_on_scrape(&self, context: &LoopContext, outage: &Arc<MonitorOutage>) {
+        let (outage_seconds, outage) = (self.outage_seconds.clone(), Arc::downgrade(outage));
         context.metrics.run_before_each_scrape(move || {
-            let Some(blindness) = blindness.upgrade() else { return };
-            blind.set(blindness.outage_duration().map_or(0.0, |time| time.as_secs_f64()));
+            let Some(outage) = outage.upgrade() else { return };
+            outage_seconds.set(outage.outage_duration().map_or(0.0, |time| time.as_secs_f64()));
         });
     }
 
@@ -179,10 +177,10 @@ impl MonitorMetrics {
                 self.set_zone_gauges(zone, NodeCounts::default());
             }
         }
-        for (zone, standing) in zones {
+        for (zone, status) in zones {
             let label = self.zone_label(zone);
             if label != OTHER_ZONES_LABEL {
-                self.set_zone_gauges(label, standing.node_counts);
+                self.set_zone_gauges(label, status.node_counts);
             }
         }
     }
@@ -202,8 +200,8 @@ mod tests {
     use crate::disruption::ZoneState;
 
     fn zones(names: impl IntoIterator<Item = usize>) -> BTreeMap<Text, ZoneStatus> {
-        let standing = ZoneStatus { state: ZoneState::Normal, node_counts: NodeCounts { ready: 1, not_ready: 0 } };
-        names.into_iter().map(|n| (Text::new(&format!("z{n:03}")), standing)).collect()
+        let status = ZoneStatus { state: ZoneState::Normal, node_counts: NodeCounts { ready: 1, not_ready: 0 } };
+        names.into_iter().map(|n| (Text::new(&format!("z{n:03}")), status)).collect()
     }
 
     fn lines(registry: &Metrics, name: &str) -> Vec<String> {

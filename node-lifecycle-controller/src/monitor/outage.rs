@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{clock::Instant, runtime::LoopContext};
+use common::prelude::*;
 use parking_lot::Mutex;
 
 use crate::node_records::NodeRecords;
@@ -31,29 +31,29 @@ pub(super) enum OutageChange {
 }
 
 impl MonitorOutage {
-    pub(super) fn new(context: LoopContext, fleet: Arc<Mutex<NodeRecords>>) -> Self {
-        let started = context.clock.monotonic_now();
+    pub(super) fn new(context: LoopContext, node_records: Arc<Mutex<NodeRecords>>) -> Self {
+        let started_at = context.clock.monotonic_now();
         Self {
             context,
-            node_records: fleet,
-            started_at: started,
-            outage_since: Mutex::new(Some(started)),
+            node_records,
+            started_at,
+            outage_since: Mutex::new(Some(started_at)),
             was_last_pass_in_outage: Mutex::default(),
         }
     }
 
-    /// Records whether a pass at `now` made no decisions, and returns the difference from the previous pass. `unseen_for` is
-    /// the age of the last event or answer from the server; `None` if that is recent.
+    /// Records whether a pass at `now` made no decisions, and returns the difference from the previous pass.
+    /// `time_without_contact` is the age of the last event or answer from the server; `None` if that is recent.
     pub(super) fn record_pass(
         &self,
-        is_blind: bool,
-        unseen_for: Option<Duration>,
+        is_in_outage: bool,
+        time_without_contact: Option<Duration>,
         now: Instant,
     ) -> Option<OutageChange> {
         let mut since = self.outage_since.lock();
-        *since =
-            is_blind.then(|| since.unwrap_or_else(|| saturating_sub_duration(now, unseen_for.unwrap_or_default())));
-        match (std::mem::replace(&mut *self.was_last_pass_in_outage.lock(), is_blind), is_blind) {
+        let start = || now.checked_sub(time_without_contact.unwrap_or_default()).unwrap_or(now);
+        *since = is_in_outage.then(|| since.unwrap_or_else(start));
+        match (std::mem::replace(&mut *self.was_last_pass_in_outage.lock(), is_in_outage), is_in_outage) {
             (false, true) => Some(OutageChange::Began),
             (true, false) => Some(OutageChange::Ended),
             _ => None,
@@ -66,13 +66,9 @@ impl MonitorOutage {
         let from =
             if self.context.settings.is_shadow() { self.started_at } else { self.context.write_gate.open_since()? };
         let now = self.context.clock.monotonic_now();
-        let unseen = self.node_records.lock().server_contact.time_without_contact(now);
-        let noted = self.outage_since.lock().map(|since| now.saturating_duration_since(since));
-        let longest = noted.max(unseen)?;
+        let time_without_contact = self.node_records.lock().server_contact.time_without_contact(now);
+        let outage = self.outage_since.lock().map(|since| now.saturating_duration_since(since));
+        let longest = outage.max(time_without_contact)?;
         Some(longest.min(now.saturating_duration_since(from)))
     }
-}
-
-fn saturating_sub_duration(now: Instant, by: Duration) -> Instant {
-    now.checked_sub(by).unwrap_or(now)
 }

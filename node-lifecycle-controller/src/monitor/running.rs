@@ -6,8 +6,9 @@ use common::{controller::Loop, runtime::RunningLoop};
 use serde_json::{Value, json};
 
 use super::{
-    node_pass::{NodePassController, PassKind},
+    health::NodeHealthController,
     readiness::PodReadinessController,
+    tainting::NodeTaintingController,
     taints_and_labels::NodeTaintAndLabelController,
 };
 
@@ -16,44 +17,42 @@ const MAX_LISTED_FAILURES: usize = 100;
 
 /// The running loops of the node monitor: passes, taints and labels of nodes, and readiness of Pods.
 pub(super) struct MonitorLoops {
-    pub(super) node_passes: Arc<Loop<NodePassController>>,
+    pub(super) health_passes: Arc<Loop<NodeHealthController>>,
+    pub(super) tainting_passes: Arc<Loop<NodeTaintingController>>,
     pub(super) node_taints_and_labels: Arc<Loop<NodeTaintAndLabelController>>,
     pub(super) pod_readiness: Arc<Loop<PodReadinessController>>,
 }
 
 impl RunningLoop for MonitorLoops {
     fn check_ready(&self) -> Result<(), String> {
-        self.node_passes.check_ready()
+        self.health_passes.check_ready()
     }
 
     fn problems_besides_readiness(&self) -> Option<String> {
-        self.node_passes.controller().monitor.outage_reason()
+        self.health_passes.controller().0.outage_reason()
     }
 
     fn debug_queue(&self) -> Value {
-        let mut out = self.node_passes.debug_queue();
+        let mut out = self.health_passes.debug_queue();
+        append_lists(&mut out["queue"], &self.tainting_passes.debug_queue()["queue"]);
         out["nodes"] = self.node_taints_and_labels.debug_queue()["queue"].take();
         out["pods"] = self.pod_readiness.debug_queue()["queue"].take();
         out
     }
 
     fn debug_cache(&self) -> Value {
-        self.node_passes.debug_cache()
+        self.health_passes.debug_cache()
     }
 
     /// Explains a key: `health` and `tainting` are passes, a name is a node, and a name with a namespace is a Pod.
     fn explain(&self, key: Option<&str>) -> Value {
         match key {
             None => {
-                let mut out = self.node_passes.explain(None);
-                let parts = [self.node_taints_and_labels.explain(None), self.pod_readiness.explain(None)];
-                for (part, list) in parts.iter().flat_map(|part| [(part, "failing"), (part, "recent")]) {
-                    let more = part[list].as_array().into_iter().flatten().cloned();
-                    if let Some(all) = out[list].as_array_mut() {
-                        all.extend(more);
-                    }
-                }
-                let monitor = &self.node_passes.controller().monitor;
+                let mut out = self.health_passes.explain(None);
+                append_lists(&mut out, &self.tainting_passes.explain(None));
+                append_lists(&mut out, &self.node_taints_and_labels.explain(None));
+                append_lists(&mut out, &self.pod_readiness.explain(None));
+                let monitor = &self.health_passes.controller().0;
                 if let Some(failing) = out["failing"].as_array_mut() {
                     failing.extend(
                         monitor.node_records.lock().nodes_with_failed_change(MAX_LISTED_FAILURES).into_iter().map(
@@ -68,7 +67,8 @@ impl RunningLoop for MonitorLoops {
                 out
             }
             Some(key) if key.contains('/') => self.pod_readiness.explain(Some(key)),
-            Some(key) if PassKind::ALL.iter().any(|round| round.as_str() == key) => self.node_passes.explain(Some(key)),
+            Some(key @ "health") => self.health_passes.explain(Some(key)),
+            Some(key @ "tainting") => self.tainting_passes.explain(Some(key)),
             Some(key) => self.node_taints_and_labels.explain(Some(key)),
         }
     }
@@ -76,7 +76,8 @@ impl RunningLoop for MonitorLoops {
     fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
             tokio::join!(
-                self.node_passes.shutdown(),
+                self.health_passes.shutdown(),
+                self.tainting_passes.shutdown(),
                 self.node_taints_and_labels.shutdown(),
                 self.pod_readiness.shutdown()
             );

@@ -20,10 +20,7 @@ impl LoopContext {
     /// Creates a work queue with another back-off.
     pub fn new_queue_with_backoff<K: QueueKey>(&self, name: &str, backoff: BackoffSettings) -> Queue<K> {
         let metrics = self.metrics.queue_metrics(name);
-        let observer = QueueMetricsCallbacks { metrics: metrics.clone(), timer: self.api.pace().add_queue_timer() };
-        let queue = Queue::new(self.clock.clone(), backoff, Some(Arc::new(observer)));
-        // The workers release the held keys when they start.
-        queue.hold_keys();
+        let queue = self.held_queue(&metrics, backoff);
         let probed = queue.downgrade();
         self.metrics.run_before_each_scrape(move || {
             if let Some(queue) = probed.upgrade() {
@@ -31,6 +28,32 @@ impl LoopContext {
                 metrics.set_unfinished_work(unfinished, longest);
             }
         });
+        queue
+    }
+
+    /// Creates the work queues of two loops that appear as one queue in metrics, with the label `name` and the default back-off.
+    pub fn new_queue_pair<K: QueueKey, L: QueueKey>(&self, name: &str) -> (Queue<K>, Queue<L>) {
+        let metrics = self.metrics.queue_metrics(name);
+        let (first, second) =
+            (self.held_queue(&metrics, BackoffSettings::default()), self.held_queue(&metrics, BackoffSettings::default()));
+        let (probed_first, probed_second) = (first.downgrade(), second.downgrade());
+        self.metrics.run_before_each_scrape(move || {
+            if let (Some(first), Some(second)) = (probed_first.upgrade(), probed_second.upgrade()) {
+                let (first, second) = (
+                    Queue::<K>::total_and_longest_processing_time(&first),
+                    Queue::<L>::total_and_longest_processing_time(&second),
+                );
+                metrics.set_unfinished_work(first.0 + second.0, first.1.max(second.1));
+            }
+        });
+        (first, second)
+    }
+
+    /// Creates a work queue that updates `metrics`. The workers release its held keys when they start.
+    fn held_queue<K: QueueKey>(&self, metrics: &QueueMetrics, backoff: BackoffSettings) -> Queue<K> {
+        let observer = QueueMetricsCallbacks { metrics: metrics.clone(), timer: self.api.pace().add_queue_timer() };
+        let queue = Queue::new(self.clock.clone(), backoff, Some(Arc::new(observer)));
+        queue.hold_keys();
         queue
     }
 }
