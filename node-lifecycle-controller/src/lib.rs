@@ -20,7 +20,7 @@
 //! Leases even if it runs alone; the Pod garbage collector does not watch Leases.
 //!
 //! ```text
-//! Leases ──► heartbeats.rs: node_records.rs ──► monitor/node_pass: conditions and taints of nodes
+//! Leases ──► heartbeats.rs: node_records.rs ──► monitor/health, monitor/tainting: conditions and taints of nodes
 //!              ▲           └── is a node healthy? ──┐
 //!              ├── events ──► queues of nodes, Pods ──► monitor/taints_and_labels: labels and taints of a node, monitor/readiness: a Pod
 //! caches.rs ───┤                                    ▼
@@ -29,7 +29,8 @@
 //!              └── every 20 s ───┴────────────► garbage: phase, deletion without grace
 //! ```
 //!
-//! The folder of each loop has the same files: `observe.rs`, `snapshot.rs`, `plan.rs`, `decide.rs` and `act.rs`.
+//! A loop has a file with its requests and a folder with its decisions (`decide.rs`); parts with a name of their own are beside
+//! them.
 //!
 //! # Where it differs from upstream
 //!
@@ -71,7 +72,11 @@ mod server_contact;
 #[cfg(test)]
 mod world;
 
-use common::{app::ProgramDefinition, runtime::LoopDefinition, settings::FeatureGate, settings::Tunable};
+use common::{
+    app::ProgramDefinition,
+    prelude::LoopDefinition,
+    settings::{FeatureGate, Tunable},
+};
 
 /// The node monitor, the taint eviction and the Pod garbage collector.
 pub const LOOPS: &[LoopDefinition] =

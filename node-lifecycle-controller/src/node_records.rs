@@ -10,16 +10,14 @@ mod zones;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use common::{clock::Instant, intern::Text, map::HashMap};
+use common::prelude::*;
 
 use crate::{
     disruption::{ClusterDisruption, ZoneSettings, zone_changes_and_cluster_disruption},
     monitor::{
-        node_pass::{
-            plan::health::{self, Action, NodeDecision},
-            snapshot::{ExaminedNode, HealthSnapshot, NodesToReport, ZoneWithWaitingNodes},
-        },
-        taints_and_labels::snapshot::{NodeChangeFailure, NodeFacts},
+        health::decide::{self as health, Action, ExaminedNode, HealthSnapshot, NodeDecision, NodesToReport},
+        tainting::decide::ZoneWithWaitingNodes,
+        taints_and_labels::decide::{NodeChangeFailure, NodeFacts},
     },
     objects::{Node, NodeName, NodeReadyStatus, RenewTime},
     server_contact::ServerContact,
@@ -48,14 +46,14 @@ pub(crate) struct NodeRecords {
 }
 
 impl NodeRecords {
-    pub(crate) fn new(sight: ServerContact, grace: GracePeriods, limits: ZoneSettings) -> Self {
+    pub(crate) fn new(server_contact: ServerContact, grace_periods: GracePeriods, zone_settings: ZoneSettings) -> Self {
         Self {
-            server_contact: sight,
-            grace_periods: grace,
+            server_contact,
+            grace_periods,
             records: HashMap::default(),
             schedule: ExaminationSchedule::default(),
             tainted_nodes: BTreeSet::new(),
-            zones: Zones::new(limits),
+            zones: Zones::new(zone_settings),
             nodes_to_report: NodesToReport::default(),
             grace_period_restart: None,
             was_total_disruption: false,
@@ -65,8 +63,8 @@ impl NodeRecords {
     /// Records a state of a node, unless a newer state is recorded. If `is_of_set` is true, the state comes from a list and is
     /// always recorded, because the data of the server may have been restored from a backup.
     ///
-    /// `lease` is the current renewal time of the node's Lease; only a node without a record needs it.
-    pub(crate) fn record_node(&mut self, node: &Arc<Node>, lease: Option<RenewTime>, is_of_set: bool, now: Instant) {
+    /// `renew_time` is the current renewal time of the node's Lease; only a node without a record needs it.
+    pub(crate) fn record_node(&mut self, node: &Arc<Node>, renew_time: Option<RenewTime>, is_of_set: bool, now: Instant) {
         let meta = &node.metadata;
         let known = self.records.get(&meta.name).filter(|known| known.node.metadata.uid == meta.uid);
         let record = match known {
@@ -81,7 +79,7 @@ impl NodeRecords {
             None => {
                 self.remove_node(&meta.name);
                 self.nodes_to_report.added_nodes.insert(Arc::clone(&meta.name), meta.uid.clone());
-                NodeRecord::new(node, lease, now)
+                NodeRecord::new(node, renew_time, now)
             }
         };
         self.schedule.add_changed_node(&meta.name);
@@ -125,12 +123,12 @@ impl NodeRecords {
 
     /// Records a renewal of a node's Lease. A renewal time that differs from the last one is a heartbeat, even if the clock of
     /// the node is wrong.
-    pub(crate) fn record_lease_renewal(&mut self, name: &str, renewal: RenewTime, now: Instant) {
-        if !self.is_new_lease_renewal(name, renewal) {
+    pub(crate) fn record_lease_renewal(&mut self, name: &str, renew_time: RenewTime, now: Instant) {
+        if !self.is_new_lease_renewal(name, renew_time) {
             return;
         }
         self.update_record(name, |record| {
-            record.lease_renewal = Some(renewal);
+            record.lease_renewal = Some(renew_time);
             record.last_heartbeat = now;
             record.condition_writes.record_heartbeat();
         });
@@ -204,8 +202,8 @@ impl NodeRecords {
     }
 
     /// Whether this renewal time of the node's Lease differs from the recorded one; if so, it is a heartbeat.
-    pub(crate) fn is_new_lease_renewal(&self, name: &str, renewal: RenewTime) -> bool {
-        self.records.get(name).is_some_and(|record| record.lease_renewal != Some(renewal))
+    pub(crate) fn is_new_lease_renewal(&self, name: &str, renew_time: RenewTime) -> bool {
+        self.records.get(name).is_some_and(|record| record.lease_renewal != Some(renew_time))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -217,9 +215,9 @@ impl NodeRecords {
         self.tainted_nodes.len()
     }
 
-    /// Returns the snapshot of a pass without changing the records. `trouble` is the error of a watch; `period` is the pause
-    /// between two passes.
-    pub(crate) fn health_snapshot(&self, now: Instant, trouble: Option<String>, period: Duration) -> HealthSnapshot {
+    /// Returns the snapshot of a pass without changing the records. `watch_error` is the error of a watch; `pass_period`
+    /// is the pause between two passes.
+    pub(crate) fn health_snapshot(&self, now: Instant, watch_error: Option<String>, pass_period: Duration) -> HealthSnapshot {
         let examined = self.schedule.due_nodes(now).into_iter().filter_map(|name| self.records.get(name));
         let examined = examined.map(|record| ExaminedNode {
             node: Arc::clone(&record.node),
@@ -233,7 +231,7 @@ impl NodeRecords {
         HealthSnapshot {
             now,
             server_contact: self.server_contact,
-            watch_error: trouble,
+            watch_error,
             grace_periods_restarted_at: self.grace_period_restart,
             grace_periods: self.grace_periods,
             examined_nodes: examined.collect(),
@@ -241,7 +239,7 @@ impl NodeRecords {
             was_total_disruption: self.was_total_disruption,
             zone_settings: self.zones.settings,
             nodes_to_report: self.nodes_to_report.clone(),
-            pass_period: period,
+            pass_period,
         }
     }
 
@@ -256,8 +254,8 @@ impl NodeRecords {
             }
         }
         self.zones.apply_zone_changes(&plan.zone_changes, now);
-        for judged in &plan.node_decisions {
-            self.apply_node_decision(judged, now);
+        for decision in &plan.node_decisions {
+            self.apply_node_decision(decision, now);
         }
         match plan.cluster_disruption {
             ClusterDisruption::TotalBegins => {
@@ -271,13 +269,13 @@ impl NodeRecords {
 
     fn apply_node_decision(
         &mut self,
-        NodeDecision { node, next_examination_at: due, action }: &NodeDecision,
+        NodeDecision { node, next_examination_at, action }: &NodeDecision,
         now: Instant,
     ) {
         let name = &node.metadata.name;
         // A node that has changed since the snapshot of this pass is examined again by the next pass.
         let Some(record) = self.records.get_mut(name).filter(|record| Arc::ptr_eq(&record.node, node)) else { return };
-        self.schedule.set_examination_deadline(name, &mut record.examination_deadline, *due);
+        self.schedule.set_examination_deadline(name, &mut record.examination_deadline, *next_examination_at);
         match action {
             // Every pass examines the node until the action has taken effect.
             Some(Action::SetConditionsUnknown(_) | Action::RemoveNoExecute | Action::ReplaceNoExecute(_)) => {
@@ -302,15 +300,13 @@ impl NodeRecords {
         let waiting = |(name, zone): (&Text, &Zone)| {
             let (_, first) = zone.waiting_nodes.first()?;
             let record = self.records.get(first)?;
-            let is_heard = silence::is_marked_unknown_by_monitor(&record.node)
+            let has_new_heartbeat = silence::is_marked_unknown_by_monitor(&record.node)
                 && self.remaining_grace_period(record, now).is_some();
-            let is_over = is_heard || TaintCause::for_node(&record.node).is_none();
-            let (node, count) = (Arc::clone(&record.node), zone.waiting_nodes.len());
             Some(ZoneWithWaitingNodes {
                 zone_key: name.clone(),
-                node,
-                is_taint_unnecessary: is_over,
-                waiting_node_count: count,
+                node: Arc::clone(&record.node),
+                is_taint_unnecessary: has_new_heartbeat || TaintCause::for_node(&record.node).is_none(),
+                waiting_node_count: zone.waiting_nodes.len(),
                 limiter: zone.limiter,
             })
         };
@@ -322,10 +318,10 @@ impl NodeRecords {
         self.remaining_grace_period_since(record, record.grace_period_start(), now)
     }
 
-    fn remaining_grace_period_since(&self, record: &NodeRecord, heard: Instant, now: Instant) -> Option<Duration> {
+    fn remaining_grace_period_since(&self, record: &NodeRecord, start: Instant, now: Instant) -> Option<Duration> {
         let from =
             self.server_contact.contact_start(now).into_iter().chain(self.grace_period_restart).max().unwrap_or(now);
-        let at = self.grace_periods.grace_period_end(&record.node, heard, from);
+        let at = self.grace_periods.grace_period_end(&record.node, start, from);
         (at >= now).then(|| at - now)
     }
 
@@ -359,7 +355,7 @@ impl NodeRecords {
     /// start.
     pub(crate) fn time_until_taint_confirmation(&self, name: &str, now: Instant) -> Option<Duration> {
         // While no event arrives, no taint can be confirmed, because events must first arrive for a whole grace period.
-        let (Some(record), Some(since)) = (self.records.get(name), self.server_contact.contact_start(now)) else {
+        let (Some(record), Some(contact_start)) = (self.records.get(name), self.server_contact.contact_start(now)) else {
             return Some(self.grace_periods.node_monitor_grace_period);
         };
         match record.node.ready_status() {
@@ -367,15 +363,14 @@ impl NodeRecords {
                 if !silence::is_marked_unknown_by_monitor(&record.node) =>
             {
                 let is_news = !self.server_contact.was_interrupted()
-                    || record.last_status_report.is_some_and(|reported| reported >= since);
-                let left = (since + self.grace_periods.for_node(&record.node)).saturating_duration_since(now);
-                Some(left).filter(|left| !is_news && !left.is_zero())
+                    || record.last_status_report.is_some_and(|reported| reported >= contact_start);
+                let grace_period_end = contact_start + self.grace_periods.for_node(&record.node);
+                let remaining = grace_period_end.saturating_duration_since(now);
+                Some(remaining).filter(|remaining| !is_news && !remaining.is_zero())
             }
             _ => {
-                let heard = record
-                    .last_status_report
-                    .map_or(record.last_heartbeat, |reported| reported.max(record.last_heartbeat));
-                self.remaining_grace_period_since(record, heard, now)
+                let last_sign = record.last_status_report.unwrap_or(record.last_heartbeat).max(record.last_heartbeat);
+                self.remaining_grace_period_since(record, last_sign, now)
             }
         }
     }
@@ -397,8 +392,9 @@ impl NodeRecords {
         is_cause && rate > 0.0 && !disruption.is_total()
     }
 
-    /// Returns the facts about a node that `/debug/explain` shows. `blind_for` is the time in which passes made no decisions.
-    pub(crate) fn node_facts(&self, name: &str, now: Instant, blind_for: Option<Duration>) -> Option<NodeFacts> {
+    /// Returns the facts about a node that `/debug/explain` shows. `outage_duration` is the time in which passes made no
+    /// decisions.
+    pub(crate) fn node_facts(&self, name: &str, now: Instant, outage_duration: Option<Duration>) -> Option<NodeFacts> {
         let record = self.records.get(name)?;
         Some(NodeFacts {
             time_since_last_heartbeat: now.saturating_duration_since(record.last_heartbeat),
@@ -407,7 +403,7 @@ impl NodeRecords {
                 .filter(|_| record.node.ready_status() != NodeReadyStatus::Unknown),
             time_waited_for_taint: record.waiting_for_taint_since.map(|since| now.saturating_duration_since(since)),
             zone_state: self.zones.zone_state(&record.zone_key),
-            outage_duration: blind_for,
+            outage_duration,
             last_change_failure: record.last_change_failure.clone(),
         })
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::clock::Instant;
+use common::prelude::Instant;
 
 /// A token bucket for one token, initially full.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use common::clock::Instant;
+use common::prelude::Instant;
 
 /// With default flags, a pass reads Leases if no event and no answer has arrived for this time, which is longer than the
 /// interval between two renewals of a Lease.

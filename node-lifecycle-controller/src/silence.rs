@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use common::{
-    clock::Instant,
     conditions::{self, UNKNOWN},
+    prelude::Instant,
 };
 
 use crate::objects::{Node, NodeReadyStatus, READY_CONDITION};
@@ -41,10 +41,9 @@ impl GracePeriods {
         }
     }
 
-    /// Returns the end of a node's grace period. `heard` is the time of the last heartbeat; grace periods start at `from` or
-    /// later.
-    pub(crate) fn grace_period_end(&self, node: &Node, heard: Instant, from: Instant) -> Instant {
-        heard.max(from) + self.for_node(node)
+    /// Returns the end of a node's grace period. `last_heartbeat` is its time; grace periods start at `from` or later.
+    pub(crate) fn grace_period_end(&self, node: &Node, last_heartbeat: Instant, from: Instant) -> Instant {
+        last_heartbeat.max(from) + self.for_node(node)
     }
 }
 
@@ -71,11 +70,10 @@ pub fn conditions_to_set_unknown(node: &Node) -> Vec<StaleCondition> {
     if node.ready_status() == NodeReadyStatus::Unknown {
         return Vec::new();
     }
-    let lapsed = |kind: &'static str| match conditions::get(node.conditions(), kind) {
-        None => Some(StaleCondition { condition_type: kind, is_missing: true }),
-        Some(condition) => {
-            (condition.status != UNKNOWN).then_some(StaleCondition { condition_type: kind, is_missing: false })
-        }
+    let stale_condition = |condition_type: &'static str| {
+        let condition = conditions::get(node.conditions(), condition_type);
+        let is_stale = condition.is_none_or(|condition| condition.status != UNKNOWN);
+        is_stale.then_some(StaleCondition { condition_type, is_missing: condition.is_none() })
     };
-    KUBELET_CONDITIONS.into_iter().filter_map(lapsed).collect()
+    KUBELET_CONDITIONS.into_iter().filter_map(stale_condition).collect()
 }

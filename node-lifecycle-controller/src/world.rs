@@ -6,26 +6,18 @@ use std::{
     time::Duration,
 };
 
-use common::{
-    clock::{Clock, Instant},
-    intern::Text,
-    meta::{NamespacedName, Uid},
-    taints::Taint,
-};
+use common::{prelude::*, taints::Taint};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
     disruption::{NodeCounts, ZoneSettings, ZoneState, ZoneStatus},
-    eviction::snapshot as eviction,
-    garbage::{quarantine::NodeQuarantine, snapshot as garbage},
-    monitor::node_pass::{
-        decide::health,
-        plan::health::{Action, NodeDecision, Plan},
-        snapshot::{
-            ExaminedNode, HealthSnapshot, NodesToReport, TaintShareLimits, TaintingSnapshot, ZoneWithWaitingNodes,
-        },
+    eviction::decide as eviction,
+    garbage::{decide as garbage, quarantine::NodeQuarantine},
+    monitor::{
+        health::decide::{self as health, Action, ExaminedNode, HealthSnapshot, NodeDecision, NodesToReport, Plan},
+        tainting::decide::{TaintShareLimits, TaintingSnapshot, ZoneWithWaitingNodes},
     },
     node_records::NodeRecords,
     objects::{CachedPod, Node, NodeReadyStatus},

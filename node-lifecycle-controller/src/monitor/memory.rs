@@ -18,7 +18,7 @@ use crate::{caches::Caches, heartbeats::Heartbeats, node_records::NodeRecords, o
 pub(crate) struct NodeMonitor {
     pub(crate) context: LoopContext,
     pub(crate) node_records: Arc<Mutex<NodeRecords>>,
-    pub(crate) metrics: Arc<MonitorMetrics>,
+    pub(crate) metrics: MonitorMetrics,
     pub(crate) caches: Caches,
     pub(crate) heartbeats: Arc<Heartbeats>,
     pub(crate) outage: Arc<MonitorOutage>,

@@ -1,4 +1,4 @@
-//! Combines the three loops of the node monitor, so that the process treats them as one loop.
+//! Combines the loops of the node monitor, so that the process treats them as one loop.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -23,6 +23,15 @@ pub(super) struct MonitorLoops {
     pub(super) pod_readiness: Arc<Loop<PodReadinessController>>,
 }
 
+/// Appends these lists of `part` to the lists of `out` with the same names.
+fn append_lists(out: &mut Value, part: &Value, lists: &[&str]) {
+    for list in lists {
+        if let (Some(Value::Array(all)), Some(Value::Array(more))) = (out.get_mut(list), part.get(list)) {
+            all.extend(more.iter().cloned());
+        }
+    }
+}
+
 impl RunningLoop for MonitorLoops {
     fn check_ready(&self) -> Result<(), String> {
         self.health_passes.check_ready()
@@ -34,7 +43,8 @@ impl RunningLoop for MonitorLoops {
 
     fn debug_queue(&self) -> Value {
         let mut out = self.health_passes.debug_queue();
-        append_lists(&mut out["queue"], &self.tainting_passes.debug_queue()["queue"]);
+        let lists = ["waiting", "processing", "delayed", "failing"];
+        append_lists(&mut out["queue"], &self.tainting_passes.debug_queue()["queue"], &lists);
         out["nodes"] = self.node_taints_and_labels.debug_queue()["queue"].take();
         out["pods"] = self.pod_readiness.debug_queue()["queue"].take();
         out
@@ -49,9 +59,9 @@ impl RunningLoop for MonitorLoops {
         match key {
             None => {
                 let mut out = self.health_passes.explain(None);
-                append_lists(&mut out, &self.tainting_passes.explain(None));
-                append_lists(&mut out, &self.node_taints_and_labels.explain(None));
-                append_lists(&mut out, &self.pod_readiness.explain(None));
+                append_lists(&mut out, &self.tainting_passes.explain(None), &["failing", "recent", "differences"]);
+                append_lists(&mut out, &self.node_taints_and_labels.explain(None), &["failing", "recent"]);
+                append_lists(&mut out, &self.pod_readiness.explain(None), &["failing", "recent"]);
                 let monitor = &self.health_passes.controller().0;
                 if let Some(failing) = out["failing"].as_array_mut() {
                     failing.extend(

@@ -13,10 +13,10 @@ use super::{
     memory::NodeMonitor,
     nodes::{change_node, has_unseen_lease_renewal},
 };
-use crate::{
-    objects::{NAMESPACES, NODE_LEASE_NAMESPACE},
-    silence,
-};
+use crate::{objects::NODE_LEASE_NAMESPACE, silence};
+
+const NAMESPACES: Resource =
+    Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", is_namespaced: false };
 
 periodic_key!(TaintingPassKey, "tainting");
 

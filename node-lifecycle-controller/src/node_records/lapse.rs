@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::clock::Instant;
+use common::prelude::Instant;
 
 use crate::objects::NodeReadyStatus;
 
@@ -29,12 +29,12 @@ struct AttemptPause {
 }
 
 impl UnknownConditionWrites {
-    /// Records that the server did not accept a write. `unanswered` is the condition `Ready` before the write; it is set if the
-    /// answer was lost, so that the write may have taken effect.
-    pub(super) fn record_unaccepted_write(&mut self, unanswered: Option<NodeReadyStatus>, now: Instant) {
+    /// Records that the server did not accept a write. `ready_before` is the condition `Ready` before the write; it is set if
+    /// the answer was lost, so that the write may have taken effect.
+    pub(super) fn record_unaccepted_write(&mut self, ready_before: Option<NodeReadyStatus>, now: Instant) {
         self.has_failed_write_since_heartbeat = true;
         self.last_unaccepted_write_at = Some(now);
-        self.ready_before_unanswered = unanswered.or(self.ready_before_unanswered);
+        self.ready_before_unanswered = ready_before.or(self.ready_before_unanswered);
     }
 
     /// Records that the server denied a write because of its content. The pause before the next attempt doubles up to

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use common::{clock::Instant, intern::Text};
+use common::prelude::*;
 
 use super::{lapse::UnknownConditionWrites, zones::ZoneNodeCounter};
 use crate::{
-    monitor::taints_and_labels::snapshot::NodeChangeFailure,
+    monitor::taints_and_labels::decide::NodeChangeFailure,
     objects::{Node, NodeReadyStatus, RenewTime},
     silence,
 };
@@ -64,14 +64,14 @@ impl StateDifference {
 }
 
 impl NodeRecord {
-    /// Creates the record of a new node, with its creation as the first heartbeat. `lease` is the renewal time of its Lease.
-    pub(super) fn new(node: &Arc<Node>, lease: Option<RenewTime>, now: Instant) -> Self {
+    /// Creates the record of a new node, with its creation as the first heartbeat. `renew_time` is that of its Lease.
+    pub(super) fn new(node: &Arc<Node>, renew_time: Option<RenewTime>, now: Instant) -> Self {
         Self {
             node: Arc::clone(node),
             zone_key: node.zone_key(),
             last_heartbeat: now,
             last_status_report: None,
-            lease_renewal: lease,
+            lease_renewal: renew_time,
             examination_deadline: None,
             waiting_for_taint_since: None,
             is_addition_reported: false,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::clock::Instant;
+use common::prelude::Instant;
 
 use crate::objects::NodeName;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{clock::Instant, intern::Text};
+use common::prelude::*;
 
 use crate::{
     disruption::{NodeCounts, ZoneSettings, ZoneState, ZoneStateChange, ZoneStatus},
@@ -32,14 +32,14 @@ pub(super) struct Zone {
 }
 
 impl Zone {
-    fn new(limits: &ZoneSettings, now: Instant) -> Self {
-        let limiter = TaintRateLimiter::new(limits.eviction_rate, now);
+    fn new(settings: &ZoneSettings, now: Instant) -> Self {
+        let limiter = TaintRateLimiter::new(settings.eviction_rate, now);
         let (count, waiting) = (NodeCounts::default(), BTreeSet::new());
         Self { count, excluded: 0, state: ZoneState::Initial, limiter, waiting_nodes: waiting, is_in_metrics: false }
     }
 
-    fn counter(&mut self, counted: ZoneNodeCounter) -> &mut usize {
-        match counted {
+    fn counter(&mut self, counter: ZoneNodeCounter) -> &mut usize {
+        match counter {
             ZoneNodeCounter::Excluded => &mut self.excluded,
             ZoneNodeCounter::Ready => &mut self.count.ready,
             ZoneNodeCounter::NotReady => &mut self.count.not_ready,
@@ -56,21 +56,21 @@ pub(crate) struct Zones {
 }
 
 impl Zones {
-    pub(super) fn new(limits: ZoneSettings) -> Self {
-        Self { settings: limits, by_name: BTreeMap::new(), vanished: BTreeSet::new() }
+    pub(super) fn new(settings: ZoneSettings) -> Self {
+        Self { settings, by_name: BTreeMap::new(), vanished: BTreeSet::new() }
     }
 
     /// Counts a node in its zone, and creates the zone for its first node.
-    pub(super) fn add_node(&mut self, name: &Text, counted: ZoneNodeCounter, now: Instant) {
+    pub(super) fn add_node(&mut self, name: &Text, counter: ZoneNodeCounter, now: Instant) {
         let zone = self.by_name.entry(name.clone()).or_insert_with(|| Zone::new(&self.settings, now));
-        *zone.counter(counted) += 1;
+        *zone.counter(counter) += 1;
         self.vanished.remove(name);
     }
 
     /// Removes a node from the counters of its zone, and the zone itself after its last node.
-    pub(super) fn remove_node(&mut self, name: &Text, counted: ZoneNodeCounter) {
+    pub(super) fn remove_node(&mut self, name: &Text, counter: ZoneNodeCounter) {
         let Some(zone) = self.by_name.get_mut(name) else { return };
-        let count = zone.counter(counted);
+        let count = zone.counter(counter);
         *count = count.saturating_sub(1);
         if zone.count.total() + zone.excluded == 0 {
             if zone.is_in_metrics {
@@ -81,10 +81,10 @@ impl Zones {
     }
 
     /// Moves a node of a zone from one counter to another.
-    pub(super) fn move_node_count(&mut self, zone: &Text, from: ZoneNodeCounter, to: ZoneNodeCounter) {
+    pub(super) fn move_node_count(&mut self, zone: &Text, old_counter: ZoneNodeCounter, new_counter: ZoneNodeCounter) {
         if let Some(zone) = self.by_name.get_mut(zone) {
-            *zone.counter(from) -= 1;
-            *zone.counter(to) += 1;
+            *zone.counter(old_counter) -= 1;
+            *zone.counter(new_counter) += 1;
         }
     }
 
@@ -115,8 +115,8 @@ impl Zones {
     }
 
     pub(crate) fn zone_statuses(&self) -> BTreeMap<Text, ZoneStatus> {
-        let standing = |zone: &Zone| ZoneStatus { state: zone.state, node_counts: zone.count };
-        self.by_name.iter().map(|(name, zone)| (name.clone(), standing(zone))).collect()
+        let status = |zone: &Zone| ZoneStatus { state: zone.state, node_counts: zone.count };
+        self.by_name.iter().map(|(name, zone)| (name.clone(), status(zone))).collect()
     }
 
     /// Returns the number of nodes that wait for a taint, in all zones.

@@ -1,10 +1,8 @@
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
-use common::{clock::Clock, meta::ResourceVersion, store::Store};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::objects::Node;
 
 const LIMITS: PodGcSettings = PodGcSettings {
     finished_pod_threshold: 1000,
@@ -21,14 +19,13 @@ fn pod(number: usize, node: &str, change: impl Fn(&mut Value)) -> CachedPod {
 
 /// Caches in which 100 Pods are assigned to each of 200 nodes; every tenth node does not exist.
 struct Cluster {
-    nodes: Store<Node>,
-    pods: Store<CachedPod>,
+    caches: Caches,
     ended: FinishedPods,
 }
 
 impl Cluster {
     fn new(change: impl Fn(usize, &mut Value)) -> Self {
-        let (nodes, pods) = (Store::default(), Store::default());
+        let (nodes, pods): (Arc<Store<Node>>, Arc<Store<CachedPod>>) = Default::default();
         let node = |number: usize| -> Node {
             let taints = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
             let taints = if number == 1 { taints } else { json!([]) };
@@ -46,17 +43,16 @@ impl Cluster {
         for pod in pods.all_decoded() {
             ended.insert(&pod);
         }
-        Self { nodes, pods, ended }
+        Self { caches: Caches { node_store: nodes, pod_store: pods }, ended }
     }
 
     fn observe(&self, quarantine: &NodeQuarantine, now: Instant) -> Snapshot {
-        let view = CacheView { node_store: &self.nodes, pod_store: &self.pods };
-        observe(view, &self.ended, quarantine.clone(), now, LIMITS)
+        pods_to_remove(&self.caches, &self.ended, quarantine.clone(), now, LIMITS)
     }
 
     /// Returns the number of cached Pods that a snapshot references.
     fn held(&self) -> usize {
-        self.pods.all_decoded().iter().filter(|pod| Arc::strong_count(pod) > CACHED + 1).count()
+        self.caches.pod_store.all_decoded().iter().filter(|pod| Arc::strong_count(pod) > CACHED + 1).count()
     }
 }
 
