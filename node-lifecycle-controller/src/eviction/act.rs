@@ -7,108 +7,32 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    api::PatchFormat,
-    clock::Instant,
     conditions::{self, Condition, TRUE, seconds},
-    events::EventType,
-    intern::Text,
-    io::{self, ObjectRole, Refusal, Request, Requeue, SyncError},
-    object::Object as _,
     pods::PODS,
+    prelude::*,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    decide::{self, DISRUPTION_REASON_AND_MESSAGE},
+    TaintEvictionController,
+    decide::{self, DISRUPTION_REASON_AND_MESSAGE, Plan, PodAction, Snapshot},
     nodes::NodeReadState,
-    plan::{Plan, PodAction},
-    snapshot::{DeletionTimer, Snapshot},
 };
-use crate::objects::{
-    CachedPod, DISRUPTION_TARGET_CONDITION, LEASES, Lease, NODE_LEASE_NAMESPACE, NODES, Node, RenewTime,
-};
+use crate::objects::{CachedPod, DISRUPTION_TARGET_CONDITION, LEASES, Lease, NODE_LEASE_NAMESPACE, NODES, Node};
 
-/// Maximum number of attempts to delete a Pod in one sync; upstream's `retries`.
-const MAX_DELETE_ATTEMPTS: usize = 5;
 /// Pause after a failed attempt to delete a Pod, and between two checks whether another sync has read the node.
-const RETRY_PAUSE: Duration = Duration::from_millis(10);
-
-/// A message from a sync to its controller, which logs it, counts it, or updates timers and reads of nodes.
-#[derive(Debug)]
-pub(crate) enum EvictionNote {
-    /// A request failed with this error, and the sync repeats the attempt to delete the Pod.
-    AttemptFailed(String),
-    /// The plan for the objects on the server. It replaces the plan for the cached objects, which was to delete the Pod.
-    PlanRevised(Box<Plan>),
-    /// The Pod was deleted; its deletion was due at this time.
-    PodDeleted(Instant),
-    /// The Pod no longer exists.
-    PodGone,
-    /// This sync starts to read the node with this name.
-    NodeReadStarted(Text),
-    /// A node as read from the server.
-    NodeRead(Arc<Node>),
-    /// Name of a node, and the renewal time of its Lease on the server; `None` if the Lease does not exist.
-    LeaseRead(Text, Option<RenewTime>),
-    /// The reads of the node with this name and of its Lease are complete; the result is `NotRead` if a read failed.
-    NodeReadEnded(Text, NodeReadState),
-}
-
-/// The timer, the node and the heartbeats as the controller knows them now; the snapshot of a sync may be outdated.
-pub(crate) struct CurrentEvictionState {
-    /// Timer stored under the namespace and name of the Pod; it may belong to a deleted Pod with that name.
-    pub(crate) timer: Option<DeletionTimer>,
-    /// Time at which this state was read.
-    pub(crate) now: Instant,
-    /// Result of a recent read of the Pod's node.
-    pub(crate) node_read_state: NodeReadState,
-    /// Minimum time until heartbeats can confirm the taints of the node; `None` if the taints are confirmed.
-    pub(crate) time_until_taint_confirmation: Option<Duration>,
-}
-
-impl io::MemoryNote for EvictionNote {
-    type Query = ();
-    type NewState = CurrentEvictionState;
-}
-
-type Io<'r> = io::Io<'r, EvictionNote>;
-
-/// Deletes the Pod if the plan says so, with up to `MAX_DELETE_ATTEMPTS` attempts, and reports a cancelled timer.
-pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
-    report_cancellation(snapshot, plan, io);
-    let PodAction::Delete { since } = plan.pod_action else { return Ok(Requeue::AfterPlannedDelay) };
-    let mut deletion = PodDeletion {
-        snapshot,
-        reason: plan.reason,
-        due_since: since,
-        live_snapshot: snapshot.clone(),
-        is_reported: false,
-        io,
-    };
-    let mut attempt = 1;
-    loop {
-        match deletion.attempt_deletion().await {
-            Ok(requeue) => return Ok(requeue),
-            Err(refusal) if attempt == MAX_DELETE_ATTEMPTS => {
-                return Err(SyncError::from_refusal(&format!("delete Pod {}", snapshot.key), &refusal));
-            }
-            Err(refusal) => io.apply_memory_note(EvictionNote::AttemptFailed(refusal.error.to_string())),
-        }
-        io.pause(RETRY_PAUSE).await;
-        attempt += 1;
-    }
-}
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Records an Event for a timer that was removed although its Pod was not deleted.
-fn report_cancellation(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) {
+pub(super) fn report_cancellation(snapshot: &Snapshot, plan: &Plan, io: Io<'_, TaintEvictionController>) {
     if plan.cancels_timer {
         report_event(snapshot, "Cancelling deletion of", io);
     }
 }
 
-fn report_event(snapshot: &Snapshot, what: &str, io: Io<'_>) {
+fn report_event(snapshot: &Snapshot, what: &str, io: Io<'_, TaintEvictionController>) {
     io.record_event(EventType::Normal, "TaintManagerEviction", format!("{what} Pod {}", snapshot.key));
 }
 
@@ -137,7 +61,7 @@ impl<'de> Deserialize<'de> for LivePod {
 }
 
 /// Progress of the deletion of one Pod during a sync.
-struct PodDeletion<'a> {
+pub(super) struct PodDeletion<'a> {
     snapshot: &'a Snapshot,
     /// Reason of the deletion according to the cached objects.
     reason: &'static str,
@@ -146,14 +70,24 @@ struct PodDeletion<'a> {
     /// The snapshot with the objects as read from the server; in a forecast, which reads nothing, with the cached objects.
     live_snapshot: Snapshot,
     is_reported: bool,
-    io: Io<'a>,
+    io: Io<'a, TaintEvictionController>,
 }
 
-impl PodDeletion<'_> {
+impl<'a> PodDeletion<'a> {
+    /// Starts the deletion of the Pod of a snapshot, which became due at `due_since` for this reason.
+    pub(super) fn new(
+        snapshot: &'a Snapshot,
+        reason: &'static str,
+        due_since: Instant,
+        io: Io<'a, TaintEvictionController>,
+    ) -> Self {
+        Self { snapshot, reason, due_since, live_snapshot: snapshot.clone(), is_reported: false, io }
+    }
+
     /// Deletes the Pod if the objects on the server confirm the decision. After a refusal, the caller repeats the attempt.
-    async fn attempt_deletion(&mut self) -> Result<Requeue, Refusal> {
+    pub(super) async fn attempt_deletion(&mut self) -> Result<Requeue, Refusal> {
         let io = self.io;
-        let Some(cached) = &self.snapshot.pod else { return Ok(self.note_pod_gone()) };
+        let Some(cached) = &self.snapshot.pod else { return Ok(self.forget_timer()) };
         // The node is read before the Pod: if the taints were removed, the Pod need not be read.
         if !cached.node_name.is_empty() {
             self.refresh_node_taints(&cached.node_name).await?;
@@ -162,28 +96,28 @@ impl PodDeletion<'_> {
             }
         }
         let request = Request::get(PODS, &cached.meta.namespace, &cached.meta.name);
-        let conditions =
-            match io.send_and_decode(request.with_reason("it may tolerate the taints of its node by now")).await {
-                Err(refusal) if refusal.error.is_not_found() => return Ok(self.note_pod_gone()),
-                Err(refusal) => return Err(refusal),
-                Ok(Some(LivePod { pod, .. })) if pod.meta.uid != cached.meta.uid => {
-                    io.explain_deviation("another Pod has its name");
-                    return Ok(self.note_pod_gone());
-                }
-                Ok(Some(LivePod { pod, conditions })) => {
-                    self.live_snapshot.pod = Some(Arc::new(pod));
-                    Some(conditions)
-                }
-                // A forecast sends no request, and assumes that the Pod on the server equals the cached Pod.
-                Ok(None) => None,
-            };
+        let request = request.with_reason("it may tolerate the taints of its node by now");
+        let conditions = match io.send_and_decode(request).await {
+            Err(refusal) if refusal.error.is_not_found() => return Ok(self.forget_timer()),
+            Err(refusal) => return Err(refusal),
+            Ok(Some(LivePod { pod, .. })) if pod.meta.uid != cached.meta.uid => {
+                io.explain_deviation("another Pod has its name");
+                return Ok(self.forget_timer());
+            }
+            Ok(Some(LivePod { pod, conditions })) => {
+                self.live_snapshot.pod = Some(Arc::new(pod));
+                Some(conditions)
+            }
+            // A forecast sends no request, and assumes that the Pod on the server equals the cached Pod.
+            Ok(None) => None,
+        };
         if let Some(requeue) = self.requeue_if_may_stay() {
             return Ok(requeue);
         }
         if !std::mem::replace(&mut self.is_reported, true) {
             report_event(self.snapshot, "Marking for deletion", io);
         }
-        let Some(pod) = &self.live_snapshot.pod else { return Ok(self.note_pod_gone()) };
+        let Some(pod) = &self.live_snapshot.pod else { return Ok(self.forget_timer()) };
         let has_condition = cached.disruption_time.is_some();
         let lacks_condition = conditions.as_deref().map_or(!has_condition, decide::lacks_disruption_condition);
         if lacks_condition == has_condition {
@@ -192,27 +126,32 @@ impl PodDeletion<'_> {
         if lacks_condition {
             let condition = || disruption_condition(pod, conditions.as_deref().unwrap_or_default(), io.now());
             let body = io.encode_body(|| json!({"status": {"conditions": [condition()]}}));
-            let request =
-                Request::patch(PODS, &pod.meta, PatchFormat::Strategic, body).with_role(ObjectRole::SyncedObject);
-            let request = request.with_verb_text("write the condition DisruptionTarget").with_reason(self.reason);
-            io.send(Request { subresource: "status", ..request }).await?;
+            let request = Request::patch_status(PODS, &pod.meta, body).into_strategic_patch();
+            let request = request.with_verb_text("write the condition DisruptionTarget");
+            io.send(request.with_reason(self.reason)).await?;
         }
-        match io
-            .send(Request::delete(PODS, &pod.meta).with_role(ObjectRole::SyncedObject).with_reason(self.reason))
-            .await
-        {
-            Ok(_) => io.apply_memory_note(EvictionNote::PodDeleted(self.due_since)),
-            Err(refusal) if refusal.error.is_not_found() => return Ok(self.note_pod_gone()),
+        let request = Request::delete(PODS, &pod.meta).with_role(ObjectRole::SyncedObject).with_reason(self.reason);
+        match io.send(request).await {
+            Ok(_) => io.update_memory(|controller| {
+                controller.deletions_total.inc();
+                let latency = controller.context.clock.monotonic_now().saturating_duration_since(self.due_since);
+                controller.deletion_latency.observe(latency.as_secs_f64());
+            }),
+            Err(refusal) if refusal.error.is_not_found() => {}
             Err(refusal) => return Err(refusal),
         }
-        Ok(Requeue::AfterPlannedDelay)
+        Ok(self.forget_timer())
     }
 
     /// Updates the taints of the node in the snapshot: reads the node, or uses a read by another sync that is at most 1 s old.
     async fn refresh_node_taints(&mut self, node: &Text) -> Result<(), Refusal> {
         let io = self.io;
         loop {
-            match io.observe_again(()).map_or(NodeReadState::NotRead, |fresh| fresh.node_read_state) {
+            let recent_read = io.observe_again(|controller| {
+                let now = controller.context.clock.monotonic_now();
+                Some(controller.node_reads.lock().recent_read_state(node, now))
+            });
+            match recent_read.unwrap_or(NodeReadState::NotRead) {
                 NodeReadState::NotRead => break,
                 NodeReadState::BeingRead => io.pause(RETRY_PAUSE).await,
                 NodeReadState::ReadTaints(taints) => {
@@ -222,15 +161,19 @@ impl PodDeletion<'_> {
                 }
             }
         }
-        io.apply_memory_note(EvictionNote::NodeReadStarted(node.clone()));
-        let read = self.read_node(node).await;
-        let view = if read.is_ok() {
-            NodeReadState::ReadTaints(self.live_snapshot.no_execute_taints.clone())
-        } else {
-            NodeReadState::NotRead
-        };
-        io.apply_memory_note(EvictionNote::NodeReadEnded(node.clone(), view));
-        read
+        let key = &self.snapshot.key;
+        io.update_memory(|controller| {
+            let now = controller.context.clock.monotonic_now();
+            controller.node_reads.lock().begin_read(node.clone(), key.clone(), now);
+        });
+        let result = self.read_node(node).await;
+        io.update_memory(|controller| {
+            let taints = &self.live_snapshot.no_execute_taints;
+            let is_read = result.is_ok();
+            let state = if is_read { NodeReadState::ReadTaints(taints.clone()) } else { NodeReadState::NotRead };
+            controller.node_reads.lock().end_read(node, key, state);
+        });
+        result
     }
 
     async fn read_node(&mut self, node: &Text) -> Result<(), Refusal> {
@@ -243,7 +186,7 @@ impl PodDeletion<'_> {
             Ok(Some(mut node)) => {
                 node.drop_unneeded_fields();
                 self.live_snapshot.no_execute_taints = Some(node.no_execute_taints().cloned().collect());
-                io.apply_memory_note(EvictionNote::NodeRead(Arc::new(node)));
+                io.update_memory(|controller| controller.heartbeats.record_read_node(&Arc::new(node)));
             }
             Err(refusal) if refusal.error.is_not_found() => self.live_snapshot.no_execute_taints = None,
             Err(refusal) => return Err(refusal),
@@ -254,26 +197,31 @@ impl PodDeletion<'_> {
         }
         if depends_on_lease {
             let request = Request::get(LEASES, &NODE_LEASE_NAMESPACE.into(), &name);
-            let renewal = match io
-                .send_and_decode::<Lease>(request.with_reason("the node may have renewed it meanwhile"))
-                .await
-            {
+            let request = request.with_reason("the node may have renewed it meanwhile");
+            let lease = match io.send_and_decode::<Lease>(request).await {
                 Err(refusal) if refusal.error.is_not_found() => None,
-                Err(refusal) => return Err(refusal),
-                Ok(lease) => lease.map(|lease| lease.renew_time()),
+                lease => lease?,
             };
-            io.apply_memory_note(EvictionNote::LeaseRead(node.clone(), renewal));
+            let renew_time = lease.map(|lease| lease.renew_time());
+            io.update_memory(|controller| controller.heartbeats.record_read_lease(node, renew_time));
         }
         Ok(())
     }
 
     /// Decides again with the objects on the server and the current timer. Returns `None` if the Pod must be deleted.
     fn requeue_if_may_stay(&mut self) -> Option<Requeue> {
-        if let Some(CurrentEvictionState { timer, now, time_until_taint_confirmation: doubt, .. }) =
-            self.io.observe_again(())
-        {
-            (self.live_snapshot.timer, self.live_snapshot.now, self.live_snapshot.time_until_taint_confirmation) =
-                (timer, now, doubt);
+        let (key, live_snapshot) = (&self.snapshot.key, &self.live_snapshot);
+        let node_name = self.snapshot.pod.as_ref().map_or("", |pod| &pod.node_name);
+        let current_snapshot = self.io.observe_again(|controller| {
+            Some(Snapshot {
+                now: controller.context.clock.monotonic_now(),
+                time_until_taint_confirmation: controller.heartbeats.time_until_taint_confirmation(node_name),
+                timer: controller.timers.get(key),
+                ..live_snapshot.clone()
+            })
+        });
+        if let Some(current_snapshot) = current_snapshot {
+            self.live_snapshot = current_snapshot;
         }
         let plan = decide::decide(&self.live_snapshot);
         if matches!(plan.pod_action, PodAction::Delete { .. }) {
@@ -281,13 +229,14 @@ impl PodDeletion<'_> {
         }
         self.io.explain_deviation(plan.reason);
         report_cancellation(self.snapshot, &plan, self.io);
-        let requeue = plan.requeue_after.map_or(Requeue::AfterPlannedDelay, Requeue::After);
-        self.io.apply_memory_note(EvictionNote::PlanRevised(Box::new(plan)));
-        Some(requeue)
+        self.io.update_memory(|controller| controller.timers.apply_plan(key, &plan));
+        Some(plan.requeue_after.map_or(Requeue::AfterPlannedDelay, Requeue::After))
     }
 
-    fn note_pod_gone(&self) -> Requeue {
-        self.io.apply_memory_note(EvictionNote::PodGone);
+    /// Removes the timer of the Pod, which was deleted or no longer exists.
+    fn forget_timer(&self) -> Requeue {
+        let uid = self.snapshot.pod.as_ref().map(|pod| &pod.meta.uid);
+        self.io.update_memory(|controller| controller.timers.remove_timer_of_pod(&self.snapshot.key, uid));
         Requeue::AfterPlannedDelay
     }
 }

@@ -2,16 +2,10 @@
 
 use std::sync::Arc;
 
-use common::{
-    map::HashMap,
-    meta::{NamespacedName, Uid},
-};
+use common::prelude::*;
 use parking_lot::Mutex;
 
-use super::{
-    plan::{Plan, PodAction},
-    snapshot::DeletionTimer,
-};
+use super::decide::{DeletionTimer, Plan, PodAction};
 
 /// Timers by namespace and name of their Pod. Clones share the same timers.
 #[derive(Clone, Default)]
