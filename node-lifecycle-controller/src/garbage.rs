@@ -21,9 +21,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use self::{
-    decide::{
-        MAX_FINISHED_PODS_PER_CHUNK, Plan, PodGcSettings, RemovalReason, Snapshot, excess_finished_pod_count,
-    },
+    decide::{MAX_FINISHED_PODS_PER_CHUNK, Plan, PodGcSettings, RemovalReason, Snapshot, excess_finished_pod_count},
     ended::FinishedPods,
     quarantine::NodeQuarantine,
 };

@@ -57,7 +57,7 @@ const POD_WORKERS: usize = 8;
 pub const NODE_LIFECYCLE_LOOP: LoopDefinition =
     // Other loops of kube-controller-manager write nodes and their statuses, too: attach-detach and node-ipam, for example.
     LoopDefinition::new("node-lifecycle-controller", "nodelifecycle", start)
-        .with_user_agent_and_component("node-controller", "node-controller");
+            .with_user_agent_and_component("node-controller", "node-controller");
 
 fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
     let share_limits = TaintShareLimits {

@@ -64,7 +64,13 @@ impl NodeRecords {
     /// always recorded, because the data of the server may have been restored from a backup.
     ///
     /// `renew_time` is the current renewal time of the node's Lease; only a node without a record needs it.
-    pub(crate) fn record_node(&mut self, node: &Arc<Node>, renew_time: Option<RenewTime>, is_of_set: bool, now: Instant) {
+    pub(crate) fn record_node(
+        &mut self,
+        node: &Arc<Node>,
+        renew_time: Option<RenewTime>,
+        is_of_set: bool,
+        now: Instant,
+    ) {
         let meta = &node.metadata;
         let known = self.records.get(&meta.name).filter(|known| known.node.metadata.uid == meta.uid);
         let record = match known {
@@ -217,7 +223,12 @@ impl NodeRecords {
 
     /// Returns the snapshot of a pass without changing the records. `watch_error` is the error of a watch; `pass_period`
     /// is the pause between two passes.
-    pub(crate) fn health_snapshot(&self, now: Instant, watch_error: Option<String>, pass_period: Duration) -> HealthSnapshot {
+    pub(crate) fn health_snapshot(
+        &self,
+        now: Instant,
+        watch_error: Option<String>,
+        pass_period: Duration,
+    ) -> HealthSnapshot {
         let examined = self.schedule.due_nodes(now).into_iter().filter_map(|name| self.records.get(name));
         let examined = examined.map(|record| ExaminedNode {
             node: Arc::clone(&record.node),
@@ -267,11 +278,7 @@ impl NodeRecords {
         self.was_total_disruption = plan.cluster_disruption.is_total();
     }
 
-    fn apply_node_decision(
-        &mut self,
-        NodeDecision { node, next_examination_at, action }: &NodeDecision,
-        now: Instant,
-    ) {
+    fn apply_node_decision(&mut self, NodeDecision { node, next_examination_at, action }: &NodeDecision, now: Instant) {
         let name = &node.metadata.name;
         // A node that has changed since the snapshot of this pass is examined again by the next pass.
         let Some(record) = self.records.get_mut(name).filter(|record| Arc::ptr_eq(&record.node, node)) else { return };
@@ -355,7 +362,8 @@ impl NodeRecords {
     /// start.
     pub(crate) fn time_until_taint_confirmation(&self, name: &str, now: Instant) -> Option<Duration> {
         // While no event arrives, no taint can be confirmed, because events must first arrive for a whole grace period.
-        let (Some(record), Some(contact_start)) = (self.records.get(name), self.server_contact.contact_start(now)) else {
+        let (Some(record), Some(contact_start)) = (self.records.get(name), self.server_contact.contact_start(now))
+        else {
             return Some(self.grace_periods.node_monitor_grace_period);
         };
         match record.node.ready_status() {

@@ -150,16 +150,18 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
 
 /// Replaces a deletion by a timer of at most `MAX_PUT_OFF_DELAY` if the node of the Pod may be healthy.
 fn put_off_deletion(snapshot: &Snapshot, pod: &CachedPod, plan: Plan) -> Plan {
-    let put_off_timer = snapshot.timer.as_ref().filter(|timer| timer.is_deletion_put_off && timer.pod_uid == pod.meta.uid);
-    let timer = match (put_off_timer.filter(|timer| !timer.is_due(snapshot.now)), snapshot.time_until_taint_confirmation) {
-        (Some(timer), _) => timer.clone(),
-        (None, Some(time_until_taint_confirmation)) => {
-            let delay = time_until_taint_confirmation.clamp(MIN_PUT_OFF_DELAY, MAX_PUT_OFF_DELAY);
-            let pod_uid = pod.meta.uid.clone();
-            DeletionTimer { pod_uid, due_at: snapshot.now + delay, is_deletion_put_off: true }
-        }
-        (None, None) => return plan,
-    };
+    let put_off_timer =
+        snapshot.timer.as_ref().filter(|timer| timer.is_deletion_put_off && timer.pod_uid == pod.meta.uid);
+    let timer =
+        match (put_off_timer.filter(|timer| !timer.is_due(snapshot.now)), snapshot.time_until_taint_confirmation) {
+            (Some(timer), _) => timer.clone(),
+            (None, Some(time_until_taint_confirmation)) => {
+                let delay = time_until_taint_confirmation.clamp(MIN_PUT_OFF_DELAY, MAX_PUT_OFF_DELAY);
+                let pod_uid = pod.meta.uid.clone();
+                DeletionTimer { pod_uid, due_at: snapshot.now + delay, is_deletion_put_off: true }
+            }
+            (None, None) => return plan,
+        };
     Plan {
         requeue_after: Some(timer.due_at.saturating_duration_since(snapshot.now)),
         cancels_timer: plan.cancels_timer && put_off_timer.is_none(),

@@ -88,7 +88,9 @@ async fn is_removal_confirmed(
 /// Removes a Pod without waiting for its kubelet, and reports the result.
 async fn remove_pod(removal: &PodRemoval, io: Io<'_, PodGarbageCollector>) -> Result<(), Infallible> {
     let (pod, reason) = (&removal.pod, removal.reason.as_str());
-    io.update_memory(|_| tracing::info!(logger = "podgc", pod = %pod.meta.key(), reason, "PodGC is force deleting Pod"));
+    io.update_memory(
+        |_| tracing::info!(logger = "podgc", pod = %pod.meta.key(), reason, "PodGC is force deleting Pod"),
+    );
     let result = remove_while_reason_holds(removal, io).await;
     io.update_memory(|controller| {
         let labels = [pod.meta.namespace.as_str(), reason];
@@ -130,7 +132,11 @@ async fn remove_while_reason_holds(removal: &PodRemoval, io: Io<'_, PodGarbageCo
 }
 
 /// Sets the phase to `Failed` if it is not terminal yet, and deletes this version of the Pod with a grace period of 0.
-async fn remove_pod_version(removal: &PodRemoval, pod: &CachedPod, io: Io<'_, PodGarbageCollector>) -> Result<(), Refusal> {
+async fn remove_pod_version(
+    removal: &PodRemoval,
+    pod: &CachedPod,
+    io: Io<'_, PodGarbageCollector>,
+) -> Result<(), Refusal> {
     let meta = &pod.meta;
     if !pod.phase.is_terminal() {
         let body = io.encode_body(|| {

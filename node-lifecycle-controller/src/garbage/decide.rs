@@ -80,7 +80,9 @@ impl RemovalReason {
     pub(crate) fn still_applies(self, cached_pod: &CachedPod, live_pod: &CachedPod) -> bool {
         let holds = match self {
             Self::Terminated => live_pod.is_finished(),
-            Self::OutOfService | Self::Unscheduled => live_pod.meta.is_deleting() && live_pod.node_name == cached_pod.node_name,
+            Self::OutOfService | Self::Unscheduled => {
+                live_pod.meta.is_deleting() && live_pod.node_name == cached_pod.node_name
+            }
             Self::Orphaned => live_pod.node_name == cached_pod.node_name,
         };
         holds && live_pod.meta.uid == cached_pod.meta.uid

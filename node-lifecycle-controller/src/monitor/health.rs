@@ -173,10 +173,7 @@ async fn act_on_node(
 }
 
 /// Sets the conditions of a node without heartbeats to `Unknown`, unless the server has a new heartbeat.
-async fn set_conditions_unknown(
-    node: &Arc<Node>,
-    io: Io<'_, NodeHealthController>,
-) -> Result<ActionResult, Refusal> {
+async fn set_conditions_unknown(node: &Arc<Node>, io: Io<'_, NodeHealthController>) -> Result<ActionResult, Refusal> {
     let mut node = Arc::clone(node);
     let name = Arc::clone(&node.metadata.name);
     let mut attempt = 1;

@@ -37,8 +37,8 @@ impl NodeMonitor {
     /// Returns the reason why passes make no decisions about nodes; `None` if they make decisions.
     pub(super) fn outage_reason(&self) -> Option<String> {
         let outage_duration = self.outage.outage_duration();
-        let outage = outage_duration
-            .map(|time| format!("blind for {}", duration::format(Duration::from_secs(time.as_secs()))));
+        let outage =
+            outage_duration.map(|time| format!("blind for {}", duration::format(Duration::from_secs(time.as_secs()))));
         match (self.heartbeats.contact_problem(), outage) {
             (Some(problem), Some(outage)) => Some(format!("{outage}: {problem}")),
             (problem, outage) => problem.or(outage),

@@ -121,9 +121,8 @@ pub(super) async fn has_unseen_lease_renewal<C: AsRef<NodeMonitor> + Sync>(
     };
     io.update_memory(|controller| controller.as_ref().record_server_contact());
     let Some(renewal) = lease.map(|lease| lease.renew_time()) else { return Ok(false) };
-    let is_new = io.observe_again(|controller| {
-        Some(controller.as_ref().node_records.lock().is_new_lease_renewal(name, renewal))
-    });
+    let is_new = io
+        .observe_again(|controller| Some(controller.as_ref().node_records.lock().is_new_lease_renewal(name, renewal)));
     if is_new == Some(true) {
         io.update_memory(|controller| controller.as_ref().heartbeats.record_read_lease(name, Some(renewal)));
         io.explain_deviation(format!("Node {name} has renewed its Lease"));

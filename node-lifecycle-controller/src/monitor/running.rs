@@ -6,9 +6,7 @@ use common::{controller::Loop, runtime::RunningLoop};
 use serde_json::{Value, json};
 
 use super::{
-    health::NodeHealthController,
-    readiness::PodReadinessController,
-    tainting::NodeTaintingController,
+    health::NodeHealthController, readiness::PodReadinessController, tainting::NodeTaintingController,
     taints_and_labels::NodeTaintAndLabelController,
 };
 

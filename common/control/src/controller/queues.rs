@@ -34,8 +34,10 @@ impl LoopContext {
     /// Creates the work queues of two loops that appear as one queue in metrics, with the label `name` and the default back-off.
     pub fn new_queue_pair<K: QueueKey, L: QueueKey>(&self, name: &str) -> (Queue<K>, Queue<L>) {
         let metrics = self.metrics.queue_metrics(name);
-        let (first, second) =
-            (self.held_queue(&metrics, BackoffSettings::default()), self.held_queue(&metrics, BackoffSettings::default()));
+        let (first, second) = (
+            self.held_queue(&metrics, BackoffSettings::default()),
+            self.held_queue(&metrics, BackoffSettings::default()),
+        );
         let (probed_first, probed_second) = (first.downgrade(), second.downgrade());
         self.metrics.run_before_each_scrape(move || {
             if let (Some(first), Some(second)) = (probed_first.upgrade(), probed_second.upgrade()) {

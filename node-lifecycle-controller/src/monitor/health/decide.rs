@@ -9,7 +9,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::{duration, prelude::*};
 
 use crate::{
-    disruption::{ClusterDisruption, ZoneSettings, ZoneState, ZoneStateChange, ZoneStatus, zone_changes_and_cluster_disruption},
+    disruption::{
+        ClusterDisruption, ZoneSettings, ZoneState, ZoneStateChange, ZoneStatus, zone_changes_and_cluster_disruption,
+    },
     objects::{Node, NodeName, NodeReadyStatus},
     server_contact::ServerContact,
     silence::{self, GracePeriods, StaleCondition},

@@ -182,9 +182,7 @@ pub(crate) fn decide(snapshot: &TaintingSnapshot) -> Plan {
             });
             limiter.take_token(*now);
         }
-        if zone.waiting_node_count
-            > plan.nodes_to_taint.iter().filter(|node| node.zone_key == zone.zone_key).count()
-        {
+        if zone.waiting_node_count > plan.nodes_to_taint.iter().filter(|node| node.zone_key == zone.zone_key).count() {
             later = later.into_iter().chain(limiter.next_token_at()).min();
         }
     }
