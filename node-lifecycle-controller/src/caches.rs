@@ -15,8 +15,8 @@ pub(crate) struct Caches {
 
 impl Caches {
     /// Returns the caches that these informers fill.
-    pub(crate) fn new(nodes: &SharedInformer<Node>, pods: &SharedInformer<CachedPod>) -> Self {
-        Self { node_store: Arc::clone(nodes.store()), pod_store: Arc::clone(pods.store()) }
+    pub(crate) fn new(node_informer: &SharedInformer<Node>, pod_informer: &SharedInformer<CachedPod>) -> Self {
+        Self { node_store: Arc::clone(node_informer.store()), pod_store: Arc::clone(pod_informer.store()) }
     }
 
     /// Returns the cached node with this name; `None` if the node does not exist or cannot be decoded.

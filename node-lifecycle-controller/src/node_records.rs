@@ -339,7 +339,7 @@ impl NodeRecords {
         self.schedule.add_changed_node(name);
     }
 
-    /// Moves a node that could not be tainted behind the other waiting nodes of its zone. Does nothing if the node has
+    /// Moves a node that could not be tainted to the end of the queue of its zone. Does nothing if the node has
     /// recovered meanwhile and no longer waits.
     pub(crate) fn move_to_end_of_taint_queue(&mut self, name: &NodeName, now: Instant) {
         let Some(record) = self.records.get_mut(name).filter(|record| record.waiting_for_taint_since.is_some()) else {

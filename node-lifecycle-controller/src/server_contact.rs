@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::world::start_time;
 
-    fn sight() -> (ServerContact, impl Fn(u64) -> Instant) {
+    fn server_contact() -> (ServerContact, impl Fn(u64) -> Instant) {
         let start = start_time();
         let at = move |seconds| start + Duration::from_secs(seconds);
         (ServerContact::new(Duration::from_secs(5), Duration::from_secs(50)), at)
@@ -97,45 +97,48 @@ mod tests {
     /// NODE-15.
     #[test]
     fn evidence_without_a_gap_is_one_live_view() {
-        let (mut sight, at) = sight();
+        let (mut server_contact, at) = server_contact();
         assert_eq!(
-            (sight.contact_start(at(0)), sight.has_recent_contact(at(0))),
+            (server_contact.contact_start(at(0)), server_contact.has_recent_contact(at(0))),
             (None, false),
             "a new process is blind"
         );
         for second in [0, 10, 30, 50] {
-            sight.record_contact(at(second));
+            server_contact.record_contact(at(second));
         }
-        assert_eq!((sight.contact_start(at(70)), sight.was_interrupted()), (Some(at(0)), false));
-        assert_eq!(sight.time_without_contact(at(70)), None);
-        assert_eq!(sight.time_without_contact(at(71)), Some(Duration::from_secs(21)));
-        assert!(sight.has_recent_contact(at(62)) && !sight.has_recent_contact(at(63)));
+        assert_eq!((server_contact.contact_start(at(70)), server_contact.was_interrupted()), (Some(at(0)), false));
+        assert_eq!(server_contact.time_without_contact(at(70)), None);
+        assert_eq!(server_contact.time_without_contact(at(71)), Some(Duration::from_secs(21)));
+        assert!(server_contact.has_recent_contact(at(62)) && !server_contact.has_recent_contact(at(63)));
     }
 
     /// NODE-15, NODE-18.
     #[test]
     fn a_gap_restarts_the_live_view() {
-        let (mut sight, at) = sight();
-        sight.record_contact(at(0));
-        sight.record_contact(at(21));
-        assert_eq!(sight.contact_start(at(21)), Some(at(21)));
-        assert!(sight.was_interrupted());
-        sight.record_interruption();
-        assert_eq!((sight.contact_start(at(22)), sight.has_recent_contact(at(22))), (None, false));
-        sight.record_contact(at(23));
-        assert_eq!(sight.contact_start(at(24)), Some(at(23)));
+        let (mut server_contact, at) = server_contact();
+        server_contact.record_contact(at(0));
+        server_contact.record_contact(at(21));
+        assert_eq!(server_contact.contact_start(at(21)), Some(at(21)));
+        assert!(server_contact.was_interrupted());
+        server_contact.record_interruption();
+        assert_eq!((server_contact.contact_start(at(22)), server_contact.has_recent_contact(at(22))), (None, false));
+        server_contact.record_contact(at(23));
+        assert_eq!(server_contact.contact_start(at(24)), Some(at(23)));
     }
 
     #[test]
     fn the_limits_are_shorter_than_the_grace_period() {
         for (period, grace) in [(5, 50), (1, 4), (2, 10), (5, 40)] {
-            let sight = ServerContact::new(Duration::from_secs(period), Duration::from_secs(grace));
+            let server_contact = ServerContact::new(Duration::from_secs(period), Duration::from_secs(grace));
             assert!(
-                sight.max_contact_gap < Duration::from_secs(grace),
+                server_contact.max_contact_gap < Duration::from_secs(grace),
                 "{period} {grace}: {:?}",
-                sight.max_contact_gap
+                server_contact.max_contact_gap
             );
-            assert!(sight.check_after + Duration::from_secs(period) < sight.max_contact_gap, "{period} {grace}");
+            assert!(
+                server_contact.check_after + Duration::from_secs(period) < server_contact.max_contact_gap,
+                "{period} {grace}"
+            );
         }
     }
 }

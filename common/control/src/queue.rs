@@ -110,7 +110,16 @@ impl QueueKey for NamespacedName {
 
 /// Defines the type of the key of a loop that has a single key, for example because each sync examines the whole cluster.
 ///
-/// `periodic_key!(PassKey, "pass")` defines the unit struct `PassKey`, whose text in diagnostics is `pass`.
+/// # Example
+///
+/// ```
+/// use nonet_control::{periodic_key, queue::QueueKey as _};
+///
+/// periodic_key!(PassKey, "pass");
+///
+/// assert_eq!(PassKey.to_string(), "pass");
+/// assert_eq!((PassKey::parse("pass"), PassKey::parse("other")), (Some(PassKey), None));
+/// ```
 #[macro_export]
 macro_rules! periodic_key {
     ($name:ident, $text:literal) => {

@@ -21,34 +21,28 @@ impl LoopContext {
     pub fn new_queue_with_backoff<K: QueueKey>(&self, name: &str, backoff: BackoffSettings) -> Queue<K> {
         let metrics = self.metrics.queue_metrics(name);
         let queue = self.held_queue(&metrics, backoff);
-        let probed = queue.downgrade();
+        let times = processing_times(&queue);
         self.metrics.run_before_each_scrape(move || {
-            if let Some(queue) = probed.upgrade() {
-                let (unfinished, longest) = queue.total_and_longest_processing_time();
+            if let Some((unfinished, longest)) = times() {
                 metrics.set_unfinished_work(unfinished, longest);
             }
         });
         queue
     }
 
-    /// Creates the work queues of two loops that appear as one queue in metrics, with the label `name` and the default back-off.
+    /// Creates the work queues of two loops, with the default back-off. In metrics they appear as one queue with the label
+    /// `name`.
     pub fn new_queue_pair<K: QueueKey, L: QueueKey>(&self, name: &str) -> (Queue<K>, Queue<L>) {
         let metrics = self.metrics.queue_metrics(name);
-        let (first, second) = (
-            self.held_queue(&metrics, BackoffSettings::default()),
-            self.held_queue(&metrics, BackoffSettings::default()),
-        );
-        let (probed_first, probed_second) = (first.downgrade(), second.downgrade());
+        let first_queue = self.held_queue(&metrics, BackoffSettings::default());
+        let second_queue = self.held_queue(&metrics, BackoffSettings::default());
+        let (first_times, second_times) = (processing_times(&first_queue), processing_times(&second_queue));
         self.metrics.run_before_each_scrape(move || {
-            if let (Some(first), Some(second)) = (probed_first.upgrade(), probed_second.upgrade()) {
-                let (first, second) = (
-                    Queue::<K>::total_and_longest_processing_time(&first),
-                    Queue::<L>::total_and_longest_processing_time(&second),
-                );
+            if let (Some(first), Some(second)) = (first_times(), second_times()) {
                 metrics.set_unfinished_work(first.0 + second.0, first.1.max(second.1));
             }
         });
-        (first, second)
+        (first_queue, second_queue)
     }
 
     /// Creates a work queue that updates `metrics`. The workers release its held keys when they start.
@@ -58,6 +52,12 @@ impl LoopContext {
         queue.hold_keys();
         queue
     }
+}
+
+/// Returns a function that reads the total and the longest processing time of a queue; `None` after the queue was dropped.
+fn processing_times<K: QueueKey>(queue: &Queue<K>) -> impl Fn() -> Option<(Duration, Duration)> + Send + Sync + use<K> {
+    let queue = queue.downgrade();
+    move || queue.upgrade().map(|queue| queue.total_and_longest_processing_time())
 }
 
 /// Updates the metrics of a queue, and sets the timer that wakes the idle process when the next delayed key is due.

@@ -155,7 +155,7 @@ pub(super) const EVENTS: &[Event] = &[
     event(NODE, Normal, "RegisteredNode", "Node", "A node was seen for the first time by this process.", "node-lifecycle-controller/src/monitor/memory.rs"),
     event(NODE, Normal, "RemovingNode", "Node", "A node was deleted.", "node-lifecycle-controller/src/monitor/memory.rs"),
     event(NODE, Normal, "NodeNotReady", "Node", "The condition `Ready` of a node is no longer `True`.", "node-lifecycle-controller/src/monitor/memory.rs"),
-    event(NODE, Warning, "NodeNotReady", "Pod", "The condition `Ready` of a Pod was set to `False` because its node is not ready.", "node-lifecycle-controller/src/monitor/readiness/act.rs"),
+    event(NODE, Warning, "NodeNotReady", "Pod", "The condition `Ready` of a Pod was set to `False` because its node is not ready.", "node-lifecycle-controller/src/monitor/readiness.rs"),
     event(NODE, Warning, "ManyNodesTainted", "Namespace", "The share of nodes that have a `NoExecute` taint, or wait for it, is larger than `--node-taint-alarm-share`. The object is the namespace of the Leases of nodes.", "node-lifecycle-controller/src/monitor/memory.rs"),
     event(NODE, Normal, "TaintManagerEviction", "Pod", "A Pod is about to be deleted because of a `NoExecute` taint, or its pending deletion was cancelled.", "node-lifecycle-controller/src/eviction/act.rs"),
 ];
