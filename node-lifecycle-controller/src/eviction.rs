@@ -149,7 +149,8 @@ impl Controller for TaintEvictionController {
                 }
                 Err(Refusal { error, .. }) => io.update_memory(|_| {
                     let pod = &snapshot.key;
-                    tracing::debug!(logger = "taint-eviction-controller", %pod, err = %error, "Retrying the deletion of a Pod");
+                    let logger = "taint-eviction-controller";
+                    tracing::debug!(logger, %pod, err = %error, "Retrying the deletion of a Pod");
                 }),
             }
             io.pause(RETRY_PAUSE).await;

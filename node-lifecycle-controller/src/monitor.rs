@@ -116,8 +116,8 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
     })
 }
 
-/// Enqueues the nodes and Pods that an event concerns. The records already contain the new state of a node when the event of the
-/// node arrives.
+/// Enqueues the nodes and Pods that an event concerns. The records already contain the new state of a node when the event of
+/// the node arrives.
 struct MonitorHandlers {
     node_records: Arc<Mutex<NodeRecords>>,
     caches: Caches,

@@ -74,7 +74,8 @@ async fn is_removal_confirmed(
         Err(refusal) if refusal.error.is_not_found() => reason.is_confirmed_by_node(None),
         Err(Refusal { error, .. }) => {
             io.update_memory(|_| {
-                tracing::warn!(logger = "podgc", node = &**node_name, err = %error, "Error getting node from apiserver");
+                let node = &**node_name;
+                tracing::warn!(logger = "podgc", node, err = %error, "Error getting node from apiserver");
             });
             return Ok(false);
         }

@@ -1,5 +1,6 @@
-//! Decides which waiting nodes get a `NoExecute` taint now: one after the other in each zone, at the rate of the zone. Pure code:
-//! no requests, no clock, no randomness.
+//! Decides which waiting nodes get a `NoExecute` taint now: one after the other in each zone, at the rate of the zone.
+//!
+//! Pure code: no requests, no clock, no randomness.
 //!
 //! Upstream has no limit for the share of tainted nodes. Here an alarm is raised before a large share of all nodes is tainted,
 //! and operators may set a maximum for this share.
