@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{
-    map::HashMap,
-    meta::{Meta, NamespacedName, ResourceVersion, Uid},
-};
+use common::prelude::*;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 

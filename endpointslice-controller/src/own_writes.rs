@@ -1,9 +1,6 @@
 //! Recognizes slice events that were caused by writes of this process.
 
-use common::{
-    map::HashMap,
-    meta::{Meta, NamespacedName, ResourceVersion, Uid},
-};
+use common::prelude::*;
 use parking_lot::Mutex;
 
 /// The effect of a write on a slice, as shown by the answer to a request or by a watch event.

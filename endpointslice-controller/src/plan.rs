@@ -2,12 +2,7 @@
 
 use std::sync::Arc;
 
-use common::{
-    events::EventType,
-    intern::{Labels, Text},
-    meta::{Annotations, OwnerRef},
-    selector,
-};
+use common::{intern::Labels, meta::Annotations, prelude::*, selector};
 
 use crate::objects::{AddressType, Endpoint, Slice, SlicePort};
 
@@ -84,7 +79,7 @@ pub struct SliceWrites {
     pub slices_to_delete: Vec<Arc<Slice>>,
     /// One message for each Pod that is omitted because its Node is not in the cache.
     pub omitted_pod_messages: Vec<String>,
-    /// Counts of endpoints and slices deferred to the next sync by [`crate::slices::snapshot::Snapshot::max_new_slice_ports`].
+    /// Counts of endpoints and slices deferred to the next sync by [`crate::slices::decide::Snapshot::max_new_slice_ports`].
     pub deferred_write_counts: DeferredWriteCounts,
     /// Events to emit after the writes.
     pub events: Vec<PlannedEvent>,
@@ -95,29 +90,29 @@ pub struct SliceWrites {
 /// Counts of endpoints and slices that a sync defers to the next sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeferredWriteCounts {
-    /// The count of endpoints that still need a new slice.
+    /// The number of endpoints that still need a new slice.
     pub endpoint_count: usize,
-    /// The count of slices that keep their endpoints, because these endpoints are in no new slice yet.
+    /// The number of slices that keep their endpoints, because these endpoints are in no new slice yet.
     pub slice_count: usize,
 }
 
 /// Counts of endpoints and slices of one address type, for metrics and explanations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncCounts {
-    /// The count of endpoints that this sync adds to slices.
+    /// The number of endpoints that this sync adds to slices.
     pub added_endpoint_count: usize,
-    /// The count of endpoints that this sync removes from slices.
+    /// The number of endpoints that this sync removes from slices.
     pub removed_endpoint_count: usize,
-    /// The count of endpoints that the slices should have in total.
+    /// The number of endpoints that the slices should have in total.
     pub wanted_endpoint_count: usize,
-    /// The count of slices that remain after the sync, including slices with deferred changes.
+    /// The number of slices that remain after the sync, including slices with deferred changes.
     pub wanted_slice_count: usize,
-    /// The smallest count of slices that can hold the wanted endpoints.
+    /// The smallest number of slices that can hold the wanted endpoints.
     pub min_slice_count: usize,
 }
 
 impl SliceWrites {
-    /// Returns the count of requests to send: creations, updates and deletions together.
+    /// Returns the number of requests to send: creations, updates and deletions together.
     pub fn len(&self) -> usize {
         self.slices_to_create.len() + self.slices_to_update.len() + self.slices_to_delete.len()
     }
@@ -143,12 +138,22 @@ pub(crate) enum SliceWrite<'a> {
     Delete(&'a Arc<Slice>),
 }
 
+impl SliceWrite<'_> {
+    /// Returns the operation as a metric label: `create`, `update` or `delete`.
+    pub(crate) fn operation(self) -> &'static str {
+        match self {
+            Self::Put(SliceDraft { existing_slice: None, .. }) => "create",
+            Self::Put(_) => "update",
+            Self::Delete(_) => "delete",
+        }
+    }
+}
+
 /// Returns a text with the wanted counts of endpoints and slices for each address type.
-pub(crate) fn describe_wanted_counts(writes: &[SliceWrites]) -> String {
-    let one = |SliceWrites {
-                   address_type: kind,
-                   sync_counts: SyncCounts { wanted_endpoint_count: endpoints, wanted_slice_count: slices, .. },
-                   ..
-               }: &SliceWrites| { format!("{endpoints} {kind} endpoints in {slices} slices") };
-    writes.iter().map(one).collect::<Vec<_>>().join(", ")
+pub(crate) fn describe_wanted_counts(slice_writes: &[SliceWrites]) -> String {
+    let one = |SliceWrites { address_type, sync_counts, .. }: &SliceWrites| {
+        let SyncCounts { wanted_endpoint_count, wanted_slice_count, .. } = sync_counts;
+        format!("{wanted_endpoint_count} {address_type} endpoints in {wanted_slice_count} slices")
+    };
+    slice_writes.iter().map(one).collect::<Vec<_>>().join(", ")
 }

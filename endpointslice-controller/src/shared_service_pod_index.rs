@@ -23,7 +23,6 @@ use crate::{
 /// The index of the Pods that each Service selects, with the informers that fill it.
 pub(crate) struct SharedServicePodIndex {
     pub(crate) service_informer: Arc<SharedInformer<Service>>,
-    pub(crate) pod_informer: Arc<SharedInformer<Pod>>,
     index: Arc<Mutex<ServicePodIndex>>,
     queues: Arc<Mutex<Queues>>,
 }
@@ -56,7 +55,7 @@ impl SharedServicePodIndex {
                 }
             }
         }));
-        Self { service_informer: services, pod_informer: pods, index, queues }
+        Self { service_informer: services, index, queues }
     }
 
     /// Adds a queue to which every later change of a Pod adds the affected Services, with the debounce period `batch`.

@@ -2,36 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    map::HashSet,
-    meta::{Meta, NamespacedName, Uid},
-    metrics::Counters,
-    queue::{Priority, Queue},
-    store::{CacheEvent, ChangeOrigin},
-};
-use parking_lot::Mutex;
+use common::{metrics::Counters, prelude::*};
 
 use crate::{
-    act::WriteProgress,
     objects::{SERVICE_NAME_LABEL, Slice},
+    observe::WaitingKeys,
     own_writes::{ChangeAuthor, OwnWrites, RecordedWrite},
 };
-
-/// Keys that are enqueued again when the next event of their slices or Endpoints arrives, because a sync needs a newer cache.
-#[derive(Debug, Default)]
-pub(crate) struct WaitingKeys(Mutex<HashSet<NamespacedName>>);
-
-impl WaitingKeys {
-    /// Records that the sync of a key waits.
-    pub(crate) fn add_waiting_key(&self, key: &NamespacedName) {
-        self.0.lock().insert(key.clone());
-    }
-
-    /// Removes a key after an event that its sync may have waited for. Returns whether the sync waited.
-    pub(crate) fn remove_waiting_key(&self, key: &NamespacedName) -> bool {
-        self.0.lock().remove(key)
-    }
-}
 
 /// The handlers for events of slices. They enqueue the Service of a slice, except after writes of this process.
 ///
@@ -55,22 +32,16 @@ pub(crate) fn service_key_of_slice(slice: &Meta) -> Option<NamespacedName> {
 }
 
 impl SliceEventHandlers {
-    /// Creates the handlers for slices with this value of `managed-by`. Changes by other writers are debounced for `delay`.
+    /// Creates the handlers for slices with this value of `managed-by`.
     pub(crate) fn new(
         queue: &Queue<NamespacedName>,
         managed_by: &'static str,
-        delay: Duration,
-        changes: &Counters,
+        debounce_period: Duration,
+        slice_changes: &Counters,
     ) -> Self {
-        let (queue, changes) = (queue.clone(), changes.clone());
-        Self {
-            queue,
-            managed_by,
-            debounce_period: delay,
-            slice_changes: changes,
-            own_writes: OwnWrites::default(),
-            waiting_keys: WaitingKeys::default(),
-        }
+        let (queue, slice_changes) = (queue.clone(), slice_changes.clone());
+        let (own_writes, waiting_keys) = Default::default();
+        Self { queue, managed_by, debounce_period, slice_changes, own_writes, waiting_keys }
     }
 
     /// Enqueues the Service of a slice that another writer changed. A write of this process enqueues the Service only if a sync
@@ -120,31 +91,12 @@ impl SliceEventHandlers {
         }
     }
 
-    /// Records the progress of a write for a Service.
-    pub(crate) fn record_write_progress(&self, key: &NamespacedName, note: &WriteProgress) {
-        let (operation, wrote) = match note {
-            WriteProgress::Started => return self.own_writes.begin_request(key),
-            WriteProgress::Failed => (None, None),
-            WriteProgress::Written(operation, uid, version) => {
-                (Some(*operation), Some((uid, RecordedWrite::NewVersion(*version))))
-            }
-            WriteProgress::Deleted(uid) => (Some("delete"), Some((uid, RecordedWrite::Deletion))),
-            WriteProgress::AlreadyDeleted => (Some("delete"), None),
-        };
-        self.finish_request(key, wrote);
-        if let Some(operation) = operation {
-            self.slice_changes.with_label_values(&[operation]).inc();
-        }
-    }
-
-    /// Marks the request in flight as finished at the end of a sync, because a cancelled request gets no answer.
-    pub(crate) fn end_sync(&self, key: &NamespacedName) {
-        self.finish_request(key, None);
-    }
-
-    /// Records an answer, and enqueues the Service if another writer changed a slice while the request was in flight.
-    fn finish_request(&self, key: &NamespacedName, wrote: Option<(&Uid, RecordedWrite)>) {
-        if self.own_writes.finish_request(key, wrote) {
+    /// Records the answer to a request: the UID of the slice and the write; `None` if the request failed or had no effect.
+    /// Enqueues the Service if another writer changed a slice while the request was in flight.
+    ///
+    /// Each sync ends with this call, because a cancelled request gets no answer.
+    pub(crate) fn finish_request(&self, key: &NamespacedName, own_write: Option<(&Uid, RecordedWrite)>) {
+        if self.own_writes.finish_request(key, own_write) {
             self.queue.add_debounced(key.clone(), self.debounce_period);
         }
     }

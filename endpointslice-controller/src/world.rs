@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use common::{intern::Text, meta::NamespacedName};
+use common::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
     memory::ServiceMemory,
     mirroring,
     objects::{MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER, Node, Pod, SERVICE_NAME_LABEL, Service, Slice},
-    slices::snapshot::{MAX_NEW_SLICE_PORTS, Snapshot},
+    slices::decide::{MAX_NEW_SLICE_PORTS, Snapshot},
     zones::ZonesByNode,
 };
 
@@ -86,10 +86,10 @@ pub(crate) fn slice(name: &str, pods: impl IntoIterator<Item = usize>) -> Arc<Sl
 }
 
 /// Builds hand-made Endpoints `web` with these subsets, and the slices that mirror them.
-pub(crate) fn mirroring_snapshot(subsets: &Value, slices: &[Value]) -> mirroring::snapshot::Snapshot {
+pub(crate) fn mirroring_snapshot(subsets: &Value, slices: &[Value]) -> mirroring::decide::Snapshot {
     let meta = json!({"name": "web", "namespace": "ns", "uid": "e"});
     let read_slice = |slice: &Value| Arc::new(serde_json::from_value::<Slice>(slice.clone()).unwrap());
-    mirroring::snapshot::Snapshot {
+    mirroring::decide::Snapshot {
         key: NamespacedName::new("ns", "web"),
         endpoints: Some(Arc::new(serde_json::from_value(json!({"metadata": meta, "subsets": subsets})).unwrap())),
         service: Some(Arc::new(serde_json::from_value(json!({"metadata": meta, "spec": {}})).unwrap())),

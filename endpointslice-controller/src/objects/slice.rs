@@ -47,6 +47,11 @@ impl AddressType {
         }
     }
 
+    /// Returns the address type with this name in `spec.ipFamilies`; `None` for an unknown name.
+    pub(crate) fn of_ip_family(family: &str) -> Option<Self> {
+        [Self::Ipv4, Self::Ipv6].into_iter().find(|address_type| address_type.as_str() == family)
+    }
+
     /// Returns the text that explanations show as the kind of a slice with this address type.
     pub(crate) fn slice_description(self) -> &'static str {
         match self {
@@ -115,8 +120,8 @@ impl Slice {
     }
 
     /// Whether the slice has this address type.
-    pub fn has_address_type(&self, kind: AddressType) -> bool {
-        self.address_type == kind.as_str()
+    pub fn has_address_type(&self, address_type: AddressType) -> bool {
+        self.address_type == address_type.as_str()
     }
 }
 

@@ -15,11 +15,7 @@ use crate::{
     memory::ServiceMemory,
     objects::{MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER, Node, SERVICE_NAME_LABEL, Slice},
     plan::{DeferredWriteCounts, SliceDraft, SliceWrites},
-    slices::{
-        decide::decide,
-        plan::Plan,
-        snapshot::{MAX_NEW_SLICE_PORTS, Snapshot},
-    },
+    slices::decide::{MAX_NEW_SLICE_PORTS, Plan, Snapshot, decide},
     topology::NodeTopology,
 };
 

@@ -9,7 +9,7 @@ use crate::{
     decide::ports::{NamedPortNumbers, ServicePorts},
     objects::{AddressType, Endpoint, EndpointConditions, Pod, Service, TargetRef},
     pods_in_slices::{PortGroupSize, PortGroupSizes},
-    slices::snapshot::Snapshot,
+    slices::decide::Snapshot,
 };
 
 /// A Pod that should have an endpoint of one address type.

@@ -6,7 +6,7 @@ use super::{pack::SlicesByNeededWrite, zones};
 use crate::{
     objects::{AddressType, Endpoint, Hints, Service, Slice},
     plan::PlannedEvent,
-    slices::{plan::Plan, snapshot::Snapshot},
+    slices::decide::{Plan, Snapshot},
 };
 
 /// The kind of hints for the endpoints of a Service.

@@ -23,7 +23,7 @@ use crate::{
     decide::ports::NamedPortNumbers,
     objects::{AddressType, Endpoint, Pod, Slice},
     pods_in_slices::{AddressTypePodsInSlices, PodWithSlice, PodsInSlices, PortGroupSizes, UpToDateSlice},
-    slices::snapshot::Snapshot,
+    slices::decide::Snapshot,
 };
 
 /// The Pods and slices that a sync compares with each other for one address type.

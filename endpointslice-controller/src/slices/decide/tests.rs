@@ -17,7 +17,10 @@ use crate::{
     memory::SyncedServiceState,
     objects::{AddressType, Slice, Subset},
     plan::{SliceWrites, slice_name_prefix},
-    slices::{SliceController, plan::Plan, snapshot::Snapshot},
+    slices::{
+        SliceController,
+        decide::{Plan, Snapshot},
+    },
     world::{NODE_NAME, node, pod, service, slice, snapshot},
     zones::{ZoneCapacity, ZoneCpuShares, has_overloaded_zone},
 };

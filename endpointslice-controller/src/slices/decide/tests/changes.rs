@@ -13,11 +13,7 @@ use crate::{
     objects::{AddressType, Endpoint, Pod, Service, Slice},
     plan::{SliceDraft, SliceWrites},
     pods_in_slices::{AddressTypePodsInSlices, PodWithSlice, PodsInSlices, UpToDateSlice},
-    slices::{
-        decide::{decide, scope::PodsAndSlicesToCompare},
-        plan::Plan,
-        snapshot::Snapshot,
-    },
+    slices::decide::{Plan, Snapshot, decide, scope::PodsAndSlicesToCompare},
     world::{node, pod, service, slice, snapshot},
     zones::{ZoneCapacity, ZoneCpuShares, ZonesByNode},
 };

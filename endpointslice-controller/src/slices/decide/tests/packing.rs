@@ -13,11 +13,7 @@ use crate::{
     decide::write_order::{SliceCreationPermission, order_writes},
     objects::{AddressType, Endpoint, Pod, Slice},
     plan::{DeferredWriteCounts, SliceDraft, SliceWrites},
-    slices::{
-        decide::{decide, distribution::HintPolicy},
-        plan::Plan,
-        snapshot::Snapshot,
-    },
+    slices::decide::{Plan, Snapshot, decide, distribution::HintPolicy},
     world::{NODE_NAME, pod, service, slice, snapshot},
     zones::ZonesByNode,
 };
