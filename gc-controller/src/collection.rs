@@ -5,11 +5,7 @@ use std::{
     time::Duration,
 };
 
-use common::{
-    controller::events::{EventRecorder, EventType},
-    queue::{Priority, Queue},
-    store::ChangeOrigin,
-};
+use common::prelude::*;
 use parking_lot::Mutex;
 
 use crate::{
@@ -35,22 +31,15 @@ pub(crate) struct CollectorState {
 
 impl CollectorState {
     pub(crate) fn new(
-        delete: Queue<ObjectKey>,
-        orphan: Queue<ObjectKey>,
+        delete_queue: Queue<ObjectKey>,
+        orphan_queue: Queue<ObjectKey>,
         recorder: EventRecorder,
         metrics: ControllerMetrics,
-        stands_by: bool,
+        is_standby: bool,
     ) -> Self {
-        let (graph, parked, stands_by) = (Mutex::default(), ParkedObjects::default(), AtomicBool::new(stands_by));
-        Self {
-            graph,
-            delete_queue: delete,
-            orphan_queue: orphan,
-            parked_objects: parked,
-            is_standby: stands_by,
-            recorder,
-            metrics,
-        }
+        let (graph, parked_objects) = (Mutex::default(), ParkedObjects::default());
+        let is_standby = AtomicBool::new(is_standby);
+        Self { graph, delete_queue, orphan_queue, parked_objects, is_standby, recorder, metrics }
     }
 
     /// Enqueues all pending work, which is derived from the graph. Called when this process becomes the leader.
@@ -72,34 +61,30 @@ impl CollectorState {
         }
     }
 
-    /// Enqueues the parked objects that wait for `awaited`. Called when this wait condition has become true.
-    pub(crate) fn enqueue_parked_objects(&self, awaited: &WaitCondition) {
-        for (queue, key) in self.parked_objects.take_objects_waiting_for(awaited) {
-            match queue {
+    /// Enqueues the parked objects that wait for this condition, which has become true.
+    pub(crate) fn enqueue_parked_objects(&self, condition: &WaitCondition) {
+        for (queue_id, key) in self.parked_objects.take_objects_waiting_for(condition) {
+            match queue_id {
                 QueueId::Delete => self.delete_queue.add(key, Priority::Low),
                 QueueId::Orphan => self.orphan_queue.add(key, Priority::Low),
             }
         }
     }
 
-    /// Applies a change that a monitor reports. The origin of the change determines the priority of the work.
-    pub(crate) fn apply_monitor_change(&self, origin: ChangeOrigin, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
-        self.apply_change(origin, change);
-    }
-
-    /// Changes the graph, and enqueues the resulting work. A standby drops the work.
-    pub(crate) fn apply_change(&self, priority: Priority, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
+    /// Changes the graph, and enqueues the resulting work with this priority, or with the priority of this origin. A standby drops
+    /// the work.
+    pub(crate) fn apply_change(&self, priority: impl Into<Priority>, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
         let mut work = Vec::new();
         self.metrics.graph_change_metrics.count_added_key();
         self.metrics.graph_change_metrics.record_queue_time(Duration::ZERO);
-        let stands_by = {
+        let is_standby = {
             let mut graph = self.graph.lock();
             change(&mut graph, &mut work);
             self.is_standby.load(Ordering::Acquire)
         };
         self.metrics.graph_change_metrics.record_work_time(Duration::ZERO);
-        if !stands_by {
-            self.enqueue_work(work, priority);
+        if !is_standby {
+            self.enqueue_work(work, priority.into());
         }
     }
 
@@ -110,13 +95,13 @@ impl CollectorState {
                 Work::CheckOwnersAfterBackoff(uid) => self.delete_queue.add_rate_limited(ObjectKey(uid)),
                 Work::Orphan(uid) => self.orphan_queue.add(ObjectKey(uid), priority),
                 Work::ResetBackoff(uid) => self.delete_queue.reset_failure_count(&ObjectKey(uid)),
-                Work::CrossNamespaceReference(found) => self.report_wrong_namespace(&found),
+                Work::CrossNamespaceReference(reference) => self.report_wrong_namespace(&reference),
             }
         }
     }
 
-    fn report_wrong_namespace(&self, found: &CrossNamespaceReference) {
-        let object = event_reference(&found.dependent, &found.dependent_kind);
-        self.recorder.record_event(&object, EventType::Warning, "OwnerRefInvalidNamespace", found.message());
+    fn report_wrong_namespace(&self, reference: &CrossNamespaceReference) {
+        let object = event_reference(&reference.dependent, &reference.dependent_kind);
+        self.recorder.record_event(&object, EventType::Warning, "OwnerRefInvalidNamespace", reference.message());
     }
 }

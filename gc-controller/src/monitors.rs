@@ -34,7 +34,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     collection::CollectorState,
-    collector::snapshot::KindState,
+    collector::decide::KindState,
     discovery::DiscoveredResources,
     graph::{Kind, MonitorId},
     graph_sink::GraphSink,
@@ -352,6 +352,12 @@ fn is_broken(informer: &SinkInformer<GraphSink>) -> bool {
 fn summarize_messages(all: &[String]) -> Option<String> {
     let (first, others) = all.split_first()?;
     Some(if others.is_empty() { first.clone() } else { format!("{first} (and {} more)", others.len()) })
+}
+
+impl AsRef<dyn AnyInformer> for Monitors {
+    fn as_ref(&self) -> &(dyn AnyInformer + 'static) {
+        self
+    }
 }
 
 /// All monitors as one informer, which counts as synced when work may begin.

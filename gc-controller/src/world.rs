@@ -6,11 +6,10 @@ use common::{
     meta::{Meta, ResourceVersion, Uid},
     object::Resource,
 };
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    collector::snapshot::{KindState, OwnerWithState, Snapshot},
+    collector::decide::{KindState, OwnerWithState, Snapshot},
     graph::{Graph, GraphNode, GraphNodeView, Identity, MonitorId, OwnerState, Work},
 };
 
@@ -204,9 +203,7 @@ pub(crate) fn first_owner(view: &GraphNodeView, kind: KindState, state: OwnerSta
 
 /// Returns a snapshot in which the object has these owners and all monitors are synced.
 pub(crate) fn synced_snapshot(view: GraphNodeView, owners: Vec<OwnerWithState>) -> Snapshot {
-    let now = Timestamp::UNIX_EPOCH;
     Snapshot {
-        now,
         graph_node: view,
         resource: Some(CONFIG_MAPS),
         is_kind_unsynced: false,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use common::meta::Uid;
+use common::prelude::Uid;
 
-use crate::collector::plan::PropagationPolicy;
+use super::PropagationPolicy;
 
 /// State of an owner that an object names, as found in the graph or at the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,26 +4,23 @@
 //! 415, and the whole list is replaced. The precondition on the version protects references that a user corrected or removed
 //! after the decision.
 
-use common::{
-    api::PatchFormat,
-    io::{ObjectRole, Refusal, SyncError},
-    map::HashSet,
-    meta::{OwnerRef, Uid},
-};
+use common::{api::PatchFormat, prelude::*};
 use serde_json::{Value, json};
 
 use super::{
-    Io,
+    Collector,
+    decide::OwnerWithState,
     judge::{DependentVersion, WriteResult},
 };
-use crate::{
-    collector::snapshot::OwnerWithState,
-    place::{REFERENCE_CHANGE_ACTIVITY, is_object_absent, is_unsupported_patch, report_denied_reference_change},
-};
+use crate::place::{REFERENCE_CHANGE_ACTIVITY, is_object_absent, is_unsupported_patch, report_denied_reference_change};
 
 impl DependentVersion<'_> {
     /// Removes all owner references with these UIDs. Called if another owner exists, so the object is kept.
-    pub(super) async fn remove_owner_references(&self, uids: &[Uid], io: Io<'_>) -> Result<WriteResult, SyncError> {
+    pub(super) async fn remove_owner_references(
+        &self,
+        uids: &[Uid],
+        io: Io<'_, Collector>,
+    ) -> Result<WriteResult, SyncError> {
         let changes = || uids.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect();
         let whole = || {
             // An object may have thousands of owners, so the UIDs are in a hash set instead of a list.
@@ -36,14 +33,14 @@ impl DependentVersion<'_> {
     }
 
     /// Sets `blockOwnerDeletion` to false on every reference that blocks an owner. The caller must then read the object again.
-    pub(super) async fn unblock_owners(&mut self, io: Io<'_>) -> Result<WriteResult, SyncError> {
-        let blocked = self.owners.iter().filter(|owner| owner.blocks_owner_deletion());
-        let changes = || blocked.clone().map(|owner| json!(unblocked(owner))).collect();
+    pub(super) async fn unblock_owners(&mut self, io: Io<'_, Collector>) -> Result<WriteResult, SyncError> {
+        let blocking = self.owners.iter().filter(|owner| owner.blocks_owner_deletion());
+        let changes = || blocking.clone().map(|owner| json!(unblocked(owner))).collect();
         let whole = || self.owners.iter().map(|owner| json!(unblocked(owner))).collect();
         let words = ["stop blocking the owners of", "it and its owners may wait for each other"];
-        let written = self.write(words, changes, whole, io).await?;
-        if written != WriteResult::Done {
-            return Ok(written);
+        let result = self.write(words, changes, whole, io).await?;
+        if result != WriteResult::Done {
+            return Ok(result);
         }
         for owner in self.owners.to_mut() {
             owner.reference = unblocked(owner);
@@ -57,7 +54,7 @@ impl DependentVersion<'_> {
         [doing, why]: [&'static str; 2],
         changes: impl Fn() -> Vec<Value>,
         whole: impl Fn() -> Vec<Value>,
-        io: Io<'_>,
+        io: Io<'_, Collector>,
     ) -> Result<WriteResult, SyncError> {
         let request = |kind, body| {
             let request = self.location.build_patch_request(kind, Some(self.write_precondition()), body);

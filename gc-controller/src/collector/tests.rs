@@ -1,16 +1,17 @@
 use common::controller::{Decision, Explanation};
+use jiff::Timestamp;
 
 use crate::{
     collector::{
         Collector,
-        snapshot::{KindState, Snapshot},
+        decide::{KindState, Snapshot},
     },
     graph::OwnerState,
     world::{first_owner, node_view_of_c, synced_snapshot, test_object},
 };
 
 fn explain(snapshot: &Snapshot) -> Explanation {
-    Decision::<Collector>::with_forecast(snapshot, snapshot.now).explain()
+    Decision::<Collector>::with_forecast(snapshot, Timestamp::UNIX_EPOCH).explain()
 }
 
 /// Returns the snapshot of an object with one owner in this state and one dependent. The object blocks the owner's deletion.
