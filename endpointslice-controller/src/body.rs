@@ -33,20 +33,20 @@ struct NewMeta<'a> {
 }
 
 impl<'a> NewSliceBody<'a> {
-    pub(crate) fn new(shared: &'a SliceMetadata, kind: AddressType, draft: &'a SliceDraft) -> Self {
-        let mut annotations: BTreeMap<&str, &str> = shared.annotations.iter().collect();
-        annotations.extend(shared.trigger_time.as_deref().map(|time| (TRIGGER_TIME_ANNOTATION, time)));
+    pub(crate) fn new(slice_metadata: &'a SliceMetadata, address_type: AddressType, draft: &'a SliceDraft) -> Self {
+        let mut annotations: BTreeMap<&str, &str> = slice_metadata.annotations.iter().collect();
+        annotations.extend(slice_metadata.trigger_time.as_deref().map(|time| (TRIGGER_TIME_ANNOTATION, time)));
         Self {
             api_version: ENDPOINT_SLICES.api_version(),
             kind: ENDPOINT_SLICES.kind,
             metadata: NewMeta {
-                generate_name: &shared.generate_name,
-                namespace: &shared.namespace,
-                labels: &shared.labels,
+                generate_name: &slice_metadata.generate_name,
+                namespace: &slice_metadata.namespace,
+                labels: &slice_metadata.labels,
                 annotations,
-                owner_references: [&shared.owner_reference],
+                owner_references: [&slice_metadata.owner_reference],
             },
-            address_type: kind,
+            address_type,
             endpoints: &draft.endpoints,
             ports: &draft.ports,
         }
@@ -87,15 +87,15 @@ fn map_patch<'a>(
 }
 
 impl<'a> SlicePatch<'a> {
-    /// Builds the patch that changes the slice `base` into the draft. It leaves owner references and all annotations except
+    /// Builds the patch that changes `slice` into the draft. It leaves owner references and all annotations except
     /// [`TRIGGER_TIME_ANNOTATION`] unchanged.
-    pub(crate) fn new(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a SliceDraft) -> Self {
-        let meta = &base.metadata;
+    pub(crate) fn new(slice_metadata: &'a SliceMetadata, slice: &'a Slice, draft: &'a SliceDraft) -> Self {
+        let meta = &slice.metadata;
         let old = meta.annotations.get(TRIGGER_TIME_ANNOTATION);
-        let new = shared.trigger_time.as_deref();
+        let new = slice_metadata.trigger_time.as_deref();
         Self {
             metadata: ChangedMeta {
-                labels: map_patch(meta.labels.iter(), shared.labels.iter()),
+                labels: map_patch(meta.labels.iter(), slice_metadata.labels.iter()),
                 annotations: if old == new {
                     BTreeMap::new()
                 } else {
@@ -103,17 +103,21 @@ impl<'a> SlicePatch<'a> {
                 },
                 owner_references: None,
             },
-            endpoints: (base.endpoints != draft.endpoints).then_some(&draft.endpoints),
-            ports: (base.ports != draft.ports).then_some(&draft.ports),
+            endpoints: (slice.endpoints != draft.endpoints).then_some(&draft.endpoints),
+            ports: (slice.ports != draft.ports).then_some(&draft.ports),
         }
     }
 
-    /// Builds the patch that changes the slice `base` into the draft, including all annotations and the owner reference.
-    pub(crate) fn with_all_metadata(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a SliceDraft) -> Self {
-        let mut change = Self::new(shared, base, draft);
-        change.metadata.annotations = map_patch(base.metadata.annotations.iter(), shared.annotations.iter());
-        change.metadata.owner_references =
-            (base.metadata.owners.to_vec() != [shared.owner_reference.clone()]).then_some([&shared.owner_reference]);
+    /// Builds the patch that changes `slice` into the draft, including all annotations and the owner reference.
+    pub(crate) fn with_all_metadata(
+        slice_metadata: &'a SliceMetadata,
+        slice: &'a Slice,
+        draft: &'a SliceDraft,
+    ) -> Self {
+        let mut change = Self::new(slice_metadata, slice, draft);
+        change.metadata.annotations = map_patch(slice.metadata.annotations.iter(), slice_metadata.annotations.iter());
+        change.metadata.owner_references = (slice.metadata.owners.to_vec() != [slice_metadata.owner_reference.clone()])
+            .then_some([&slice_metadata.owner_reference]);
         change
     }
 }

@@ -7,7 +7,7 @@ use crate::objects::Pod;
 /// The Pods of a Service or of a label set, sorted by name.
 pub type NameSortedPods = NameSortedList<Arc<Pod>>;
 
-/// The maximal number of elements in one part of a list; a change of a shared list copies one part.
+/// The maximum number of elements in one part of a list; a change of a shared list copies one part.
 const MAX_PART_LEN: usize = 64;
 
 /// An element of a [`NameSortedList`].

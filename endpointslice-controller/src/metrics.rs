@@ -23,7 +23,7 @@ pub(crate) struct EndpointAndSliceGauges {
 }
 
 impl EndpointAndSliceGauges {
-    /// Registers three gauges with these names: wanted endpoints, wanted slices, and the minimal number of slices for them.
+    /// Registers three gauges with these names: wanted endpoints, wanted slices, and the minimum number of slices for them.
     pub(crate) fn new(metrics: &Metrics, stability: Stability, [desired, slices, enough]: [&'static str; 3]) -> Self {
         let gauge = |name, help| metrics.gauge(name, stability, help, &[]).with_label_values(&[]);
         Self {

@@ -38,7 +38,7 @@ pub(crate) fn slices_of_service(
 /// Removes the ledger's record of a key if the caches show all recorded writes. Each sync does the same; this function is for a
 /// key that may have no further sync.
 pub(crate) fn drop_satisfied_ledger_record(ledger: &Ledger, key: &NamespacedName) {
-    drop(ledger.first_unseen_write(key, HashSet::default));
+    let _ = ledger.first_unseen_write(key, HashSet::default);
 }
 
 /// Delays the sync by 10 ms, because the event handler of Services has not updated the index of Pods yet.

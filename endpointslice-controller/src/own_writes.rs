@@ -114,11 +114,11 @@ impl OwnWrites {
 }
 
 impl ServiceWrites {
-    fn record_early_event(&mut self, slice: &Uid, event: RecordedWrite) -> ChangeAuthor {
+    fn record_early_event(&mut self, slice: &Uid, write: RecordedWrite) -> ChangeAuthor {
         if !self.is_sending {
             return ChangeAuthor::AnotherWriter;
         }
-        self.early.insert(slice.clone(), event);
+        self.early.insert(slice.clone(), write);
         ChangeAuthor::Undecided
     }
 }

@@ -113,11 +113,11 @@ impl SliceController {
         });
         pod_index.service_informer.add_handler(handler_from_method(&watch, EventHandlers::on_service));
         pod_index.add_queue_for_affected_services(queue, debounce_period);
-        nodes.add_handler(handler_from_method(&watch, |watch: &EventHandlers, event, origin| {
-            watch.topology.on_node(event, origin);
+        nodes.add_handler(handler_from_method(&watch, |handlers: &EventHandlers, event, origin| {
+            handlers.topology.on_node(event, origin);
         }));
-        let slices = context.watch_shared(handler_from_method(&watch, |watch: &EventHandlers, event, origin| {
-            watch.slice_handlers.on_slice(event, origin);
+        let slices = context.watch_shared(handler_from_method(&watch, |handlers: &EventHandlers, event, origin| {
+            handlers.slice_handlers.on_slice(event, origin);
         }));
         let mut recheck = JoinSet::new();
         recheck.spawn({

@@ -128,9 +128,9 @@ impl NodeTopology {
         if hinted.is_empty() {
             return Vec::new();
         }
-        let ratios = self.zone_cpu_shares();
+        let shares = self.zone_cpu_shares();
         let is_outdated =
-            |hints: &HintCounts| hints.values().any(|counts| has_overloaded_zone(ratios.as_ref(), counts));
+            |hints: &HintCounts| hints.values().any(|counts| has_overloaded_zone(shares.as_ref(), counts));
         hinted.into_iter().filter(|(_, hints)| is_outdated(hints)).map(|(key, _)| key).collect()
     }
 }

@@ -225,10 +225,10 @@ fn decide_address_type(
 }
 
 /// Keeps or creates an empty slice if the Service would otherwise have no slice after the sync.
-fn ensure_placeholder(sorted: &mut SlicesByNeededWrite, plan: &Plan, service: &Service, slice_count: usize) {
-    if sorted.slices_to_delete.len() < slice_count
-        || !sorted.slices_to_create.is_empty()
-        || sorted.deferred_write_counts != DeferredWriteCounts::default()
+fn ensure_placeholder(slices: &mut SlicesByNeededWrite, plan: &Plan, service: &Service, slice_count: usize) {
+    if slices.slices_to_delete.len() < slice_count
+        || !slices.slices_to_create.is_empty()
+        || slices.deferred_write_counts != DeferredWriteCounts::default()
     {
         return;
     }
@@ -238,9 +238,9 @@ fn ensure_placeholder(sorted: &mut SlicesByNeededWrite, plan: &Plan, service: &S
             && slice.is_owned_by(service)
             && slice_metadata::is_equal_ignoring_empty_labels(&slice.metadata.labels, &plan.slice_metadata.labels)
     };
-    match sorted.slices_to_delete.as_slice() {
-        [only] if is_placeholder(only) => sorted.unchanged_slices.append(&mut sorted.slices_to_delete),
-        _ => sorted.slices_to_create.push(SliceDraft::new(Arc::default())),
+    match slices.slices_to_delete.as_slice() {
+        [only] if is_placeholder(only) => slices.unchanged_slices.append(&mut slices.slices_to_delete),
+        _ => slices.slices_to_create.push(SliceDraft::new(Arc::default())),
     }
 }
 

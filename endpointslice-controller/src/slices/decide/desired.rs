@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::intern::Text;
+use common::prelude::Text;
 
 use crate::{
     address,
@@ -140,13 +140,13 @@ impl<'a> EndpointCandidate<'a> {
     }
 
     /// Whether an endpoint of a slice has the same target, hostname and addresses as this candidate.
-    pub fn has_same_identity_as(&self, there: &Endpoint) -> bool {
-        let Some(target) = &there.target_ref else { return false };
+    pub fn has_same_identity_as(&self, endpoint: &Endpoint) -> bool {
+        let Some(target) = &endpoint.target_ref else { return false };
         *target.name == *self.pod.metadata.name
             && target.namespace == self.pod.metadata.namespace
-            && there.hostname.as_deref().unwrap_or_default()
+            && endpoint.hostname.as_deref().unwrap_or_default()
                 == self.pod.hostname_in_domain_of(self.service).map_or("", |name| name.as_str())
-            && self.has_addresses(&there.addresses)
+            && self.has_addresses(&endpoint.addresses)
     }
 
     fn has_addresses(&self, sorted: &[Box<str>]) -> bool {
@@ -174,7 +174,7 @@ impl<'a> EndpointCandidate<'a> {
     }
 
     /// Whether the existing endpoint of this candidate has the wanted content, ignoring hints.
-    pub fn is_endpoint_up_to_date(&self, there: &Endpoint) -> bool {
+    pub fn is_endpoint_up_to_date(&self, endpoint: &Endpoint) -> bool {
         let node = Some(&self.pod.node_name).filter(|node| !node.is_empty());
         let is_target = |target: &TargetRef| {
             target.kind == "Pod"
@@ -182,10 +182,10 @@ impl<'a> EndpointCandidate<'a> {
                 && target.api_version.is_empty()
                 && target.field_path.is_empty()
         };
-        there.conditions == self.conditions()
-            && there.node_name.as_ref() == node
-            && there.zone.as_ref() == self.zone
-            && there.target_ref.as_ref().is_some_and(is_target)
+        endpoint.conditions == self.conditions()
+            && endpoint.node_name.as_ref() == node
+            && endpoint.zone.as_ref() == self.zone
+            && endpoint.target_ref.as_ref().is_some_and(is_target)
     }
 
     /// Builds the endpoint in the wanted state, without hints.

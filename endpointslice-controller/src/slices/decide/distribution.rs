@@ -1,6 +1,6 @@
 //! Hints, which name the zones and nodes of the clients that should use an endpoint.
 
-use common::{events::EventType, intern::Text};
+use common::prelude::*;
 
 use super::{pack::SlicesByNeededWrite, zones};
 use crate::{
@@ -48,69 +48,69 @@ impl HintPolicy {
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice`, `topologycache` and `trafficdist`.
 pub fn set_hints(
-    sorted: &mut SlicesByNeededWrite,
+    slices: &mut SlicesByNeededWrite,
     plan: &mut Plan,
     snapshot: &Snapshot,
-    kind: AddressType,
-    distribution: HintPolicy,
+    address_type: AddressType,
+    hint_policy: HintPolicy,
 ) -> Vec<PlannedEvent> {
     let memory = &mut plan.memory;
-    if distribution != HintPolicy::ByCapacity {
-        memory.hint_counts.remove(&kind);
+    if hint_policy != HintPolicy::ByCapacity {
+        memory.hint_counts.remove(&address_type);
         let was_announced = std::mem::take(&mut memory.has_emitted_hints_enabled_event);
-        match distribution {
-            HintPolicy::NoHints | HintPolicy::ByCapacity => remove_hints(sorted),
-            HintPolicy::SameZone => hint_to_own_place(sorted, false),
-            HintPolicy::SameNode => hint_to_own_place(sorted, true),
+        match hint_policy {
+            HintPolicy::NoHints | HintPolicy::ByCapacity => remove_hints(slices),
+            HintPolicy::SameZone => hint_to_own_place(slices, false),
+            HintPolicy::SameNode => hint_to_own_place(slices, true),
         }
-        let event = was_announced.then(|| hints_disabled_event("Topology Aware Hints has been disabled", kind));
+        let event = was_announced.then(|| hints_disabled_event("Topology Aware Hints has been disabled", address_type));
         return event.into_iter().collect();
     }
-    match zones::set_hints_by_zone_capacity(sorted, snapshot.zone_cpu_shares.as_deref()) {
+    match zones::set_hints_by_zone_capacity(slices, snapshot.zone_cpu_shares.as_deref()) {
         Ok(counts) => {
-            memory.hint_counts.insert(kind, counts);
+            memory.hint_counts.insert(address_type, counts);
             if std::mem::replace(&mut memory.has_emitted_hints_enabled_event, true) {
                 return Vec::new();
             }
-            let message = format!("Topology Aware Hints has been enabled, addressType: {kind}");
+            let message = format!("Topology Aware Hints has been enabled, addressType: {address_type}");
             vec![PlannedEvent { kind: EventType::Normal, reason: "TopologyAwareHintsEnabled", message }]
         }
         Err(refused) => {
-            memory.hint_counts.remove(&kind);
+            memory.hint_counts.remove(&address_type);
             memory.has_emitted_hints_enabled_event = false;
-            remove_hints(sorted);
-            vec![hints_disabled_event(&refused.to_string(), kind)]
+            remove_hints(slices);
+            vec![hints_disabled_event(&refused.to_string(), address_type)]
         }
     }
 }
 
-fn hints_disabled_event(why: &str, kind: AddressType) -> PlannedEvent {
-    let message = format!("{why}, addressType: {kind}");
+fn hints_disabled_event(why: &str, address_type: AddressType) -> PlannedEvent {
+    let message = format!("{why}, addressType: {address_type}");
     PlannedEvent { kind: EventType::Warning, reason: "TopologyAwareHintsDisabled", message }
 }
 
 /// Removes the hints from slices to write, and updates unchanged slices that have hints.
-fn remove_hints(sorted: &mut SlicesByNeededWrite) {
-    sorted.rewrite_unchanged_slices_where(|slice| {
+fn remove_hints(slices: &mut SlicesByNeededWrite) {
+    slices.rewrite_unchanged_slices_where(|slice| {
         slice.endpoints.iter().any(|endpoint| !endpoint.is_hinted_only_to(None, None))
     });
-    for endpoint in sorted.endpoints_to_write() {
+    for endpoint in slices.endpoints_to_write() {
         endpoint.hints = None;
     }
 }
 
-/// Sets the hint of every ready endpoint to its zone and, if `nodes` is true, also to its node.
-fn hint_to_own_place(sorted: &mut SlicesByNeededWrite, nodes: bool) {
-    fn place(endpoint: &Endpoint, nodes: bool) -> (Option<&Text>, Option<&Text>) {
-        (endpoint.zone.as_ref(), endpoint.node_name.as_ref().filter(|_| nodes))
+/// Sets the hint of every ready endpoint to its zone and, if `hints_node` is true, also to its node.
+fn hint_to_own_place(slices: &mut SlicesByNeededWrite, hints_node: bool) {
+    fn place(endpoint: &Endpoint, hints_node: bool) -> (Option<&Text>, Option<&Text>) {
+        (endpoint.zone.as_ref(), endpoint.node_name.as_ref().filter(|_| hints_node))
     }
     let is_right = |endpoint: &Endpoint| {
-        let (zone, node) = place(endpoint, nodes);
+        let (zone, node) = place(endpoint, hints_node);
         !endpoint.is_ready() || endpoint.is_hinted_only_to(zone, node)
     };
-    sorted.rewrite_unchanged_slices_where(|slice: &Slice| !slice.endpoints.iter().all(is_right));
-    for endpoint in sorted.endpoints_to_write().filter(|endpoint| endpoint.is_ready()) {
-        let (zone, node) = place(endpoint, nodes);
+    slices.rewrite_unchanged_slices_where(|slice: &Slice| !slice.endpoints.iter().all(is_right));
+    for endpoint in slices.endpoints_to_write().filter(|endpoint| endpoint.is_ready()) {
+        let (zone, node) = place(endpoint, hints_node);
         endpoint.hints = Hints::new(zone, node);
     }
 }

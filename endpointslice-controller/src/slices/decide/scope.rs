@@ -12,7 +12,7 @@
 
 use std::{cmp::Ordering, collections::BTreeSet, sync::Arc};
 
-use common::map::HashMap;
+use common::prelude::HashMap;
 
 use super::{
     desired::{WantedPodEndpoints, has_address_of_type, wanted_endpoints_of_pods},
@@ -57,10 +57,13 @@ impl<'a> PodsAndSlicesToCompare<'a> {
         address_type: AddressType,
         slices: &'a [Arc<Slice>],
     ) -> Option<Self> {
-        let packing =
-            snapshot.memory.pods_in_slices.as_deref().filter(|packing| is_usable_packing(packing, snapshot))?;
-        let base = packing.by_address_type.get(&address_type)?;
-        let differences = NameSortedPods::entry_differences(&packing.pods, &snapshot.pods, Arc::ptr_eq);
+        let pods_in_slices = snapshot
+            .memory
+            .pods_in_slices
+            .as_deref()
+            .filter(|pods_in_slices| is_usable_packing(pods_in_slices, snapshot))?;
+        let base = pods_in_slices.by_address_type.get(&address_type)?;
+        let differences = NameSortedPods::entry_differences(&pods_in_slices.pods, &snapshot.pods, Arc::ptr_eq);
         let changed = differences.into_iter().filter_map(|(old, new)| old.or(new)).map(NamedEntry::name);
         let mut names_in_scope: Vec<&str> =
             changed.chain(base.pod_names_in_written_slices.iter().map(|name| &**name)).collect();
@@ -118,12 +121,12 @@ impl<'a> PodsAndSlicesToCompare<'a> {
     /// Records each Pod's slice for the next sync, after a sync with this scope has assigned all endpoints.
     pub fn pods_in_slices_for_next_sync(
         &self,
-        eligible: &[(&Arc<Pod>, Arc<NamedPortNumbers>)],
+        eligible_pods: &[(&Arc<Pod>, Arc<NamedPortNumbers>)],
         sizes: PortGroupSizes,
-        sorted: &SlicesByNeededWrite,
+        slices: &SlicesByNeededWrite,
     ) -> AddressTypePodsInSlices {
-        let kept = sorted.unchanged_slices.iter().map(|slice| (&slice.metadata.name, slice.endpoints.as_slice()));
-        let update = sorted.slices_to_update.iter();
+        let kept = slices.unchanged_slices.iter().map(|slice| (&slice.metadata.name, slice.endpoints.as_slice()));
+        let update = slices.slices_to_update.iter();
         let updated = update
             .filter_map(|draft| Some((&draft.existing_slice.as_ref()?.metadata.name, draft.endpoints.as_slice())));
         let mut slice_of: HashMap<&str, &Arc<str>> = HashMap::default();
@@ -135,7 +138,7 @@ impl<'a> PodsAndSlicesToCompare<'a> {
             port_numbers: Arc::clone(numbers),
             slice_name: slice_of.get(pod.name()).map(|slice| Arc::clone(slice)),
         };
-        let mut new = eligible.iter().map(place);
+        let mut new = eligible_pods.iter().map(place);
         let places = match self.last_pods_in_slices {
             None => new.collect(),
             Some(base) => {
@@ -151,13 +154,13 @@ impl<'a> PodsAndSlicesToCompare<'a> {
                 places
             }
         };
-        let mut up_to_date = sorted.up_to_date_slices.clone();
-        up_to_date.extend(sorted.unchanged_slices.iter().filter_map(|slice| {
+        let mut up_to_date = slices.up_to_date_slices.clone();
+        up_to_date.extend(slices.unchanged_slices.iter().filter_map(|slice| {
             let place = places.get(names(slice).next()?)?;
             Some(UpToDateSlice { slice: Arc::clone(slice), port_numbers: Arc::clone(&place.port_numbers) })
         }));
         up_to_date.sort_by(|a, b| a.slice.metadata.name.cmp(&b.slice.metadata.name));
-        let drafts = sorted.slices_to_create.iter().chain(&sorted.slices_to_update);
+        let drafts = slices.slices_to_create.iter().chain(&slices.slices_to_update);
         let pending = drafts.flat_map(|draft| &draft.endpoints).filter_map(target).cloned().collect();
         AddressTypePodsInSlices {
             up_to_date_slices: up_to_date,
@@ -168,11 +171,11 @@ impl<'a> PodsAndSlicesToCompare<'a> {
     }
 }
 
-/// Whether a record of Pods in slices is usable: Service, zones and maximal slice size are the same as in the snapshot.
-fn is_usable_packing(packing: &PodsInSlices, snapshot: &Snapshot) -> bool {
-    Arc::ptr_eq(&packing.service, &snapshot.service)
-        && Arc::ptr_eq(&packing.zones_by_node, &snapshot.zones_by_node)
-        && packing.max_endpoints_per_slice == snapshot.max_endpoints_per_slice
+/// Whether a record of Pods in slices is usable: Service, zones and maximum slice size are the same as in the snapshot.
+fn is_usable_packing(pods_in_slices: &PodsInSlices, snapshot: &Snapshot) -> bool {
+    Arc::ptr_eq(&pods_in_slices.service, &snapshot.service)
+        && Arc::ptr_eq(&pods_in_slices.zones_by_node, &snapshot.zones_by_node)
+        && pods_in_slices.max_endpoints_per_slice == snapshot.max_endpoints_per_slice
 }
 
 fn target(endpoint: &Endpoint) -> Option<&Arc<str>> {
@@ -181,7 +184,7 @@ fn target(endpoint: &Endpoint) -> Option<&Arc<str>> {
 
 #[cfg(test)]
 impl PodsAndSlicesToCompare<'_> {
-    /// Returns the count of compared Pods and the count of compared slices.
+    /// Returns the count of compared Pods and the number of compared slices.
     pub(super) fn compared_pod_and_slice_counts(&self) -> (usize, usize) {
         (self.pods.len(), self.existing_slices.slices_to_compare.len())
     }
