@@ -174,8 +174,8 @@ impl Controller for EndpointsController {
     }
 }
 
-/// Replaces the memory of the Service. Creates the Endpoints if they do not exist, or patches them if they differ from the wanted
-/// state.
+/// Replaces the memory of the Service. Creates the Endpoints if they do not exist, or patches them if they differ from the
+/// wanted state.
 async fn write_if_needed(
     key: &NamespacedName,
     service: &Service,

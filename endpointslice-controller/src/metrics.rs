@@ -1,9 +1,8 @@
 //! Metrics that the loops `slices` and `mirroring` both have: changes of slices, and totals over all Services.
 
 use common::{
-    map::HashMap,
-    meta::NamespacedName,
     metrics::{Counters, Gauge, Metrics, Stability},
+    prelude::*,
 };
 use parking_lot::Mutex;
 

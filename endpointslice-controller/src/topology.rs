@@ -2,13 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    clock::Clock,
-    intern::Text,
-    map::{HashMap, HashSet},
-    meta::NamespacedName,
-    store::{CacheEvent, ChangeOrigin, Store},
-};
+use common::prelude::*;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use common::{intern::Text, map::HashMap};
+use common::prelude::*;
 
 use crate::objects::Node;
 

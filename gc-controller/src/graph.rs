@@ -29,10 +29,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use common::{
-    map::HashMap,
-    meta::{Meta, OwnerRef, Uid},
-};
+use common::prelude::*;
 use smallvec::SmallVec;
 
 use absent::AbsentObjects;

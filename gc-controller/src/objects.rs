@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use common::{
-    intern::Text,
-    meta::{Meta, OwnerRefs, ResourceVersion, Uid},
-    object::{Object, Resource},
+    meta::OwnerRefs,
+    prelude::*,
     wire::{MessageSchema, messages},
 };
 use jiff::Timestamp;

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use common::{
-    meta::{Meta, ResourceVersion, Uid},
-    object::Resource,
-};
+use common::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{

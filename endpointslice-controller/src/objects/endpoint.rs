@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use common::{intern::Text, json::null_as_default, meta::Uid};
+use common::{json::null_as_default, prelude::*};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Pod;

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use common::{
-    events::InvolvedObject,
-    intern::Text,
     json::null_as_default,
-    meta::{Meta, NamespacedName, OwnerRefs, Uid},
-    object::{Object, Resource},
+    meta::OwnerRefs,
+    prelude::*,
     wire::{MessageSchema, messages},
 };
 use serde::{Deserialize, Serialize};

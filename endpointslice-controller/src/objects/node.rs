@@ -2,9 +2,9 @@
 
 use common::{
     conditions::{Condition, is_true},
-    intern::{Labels, Text},
-    meta::{Annotations, Meta, OwnerRefs},
-    object::{Object, Resource},
+    intern::Labels,
+    meta::{Annotations, OwnerRefs},
+    prelude::*,
     quantity::Quantity,
     wire::{MessageSchema, messages},
 };

@@ -4,10 +4,9 @@ use std::net::IpAddr;
 
 use common::{
     conditions::{TRUE, seconds},
-    intern::Text,
-    meta::{Annotations, Meta, OwnerRefs},
-    object::{Object, Resource},
+    meta::{Annotations, OwnerRefs},
     pods::{PODS, Phase},
+    prelude::*,
     wire::{MessageSchema, messages},
 };
 use jiff::Timestamp;

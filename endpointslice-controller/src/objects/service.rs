@@ -1,11 +1,11 @@
 //! Services, with selector, ports and traffic distribution.
 
 use common::{
-    intern::{Labels, Text},
+    intern::Labels,
     intstr::IntOrString,
     json::null_as_default,
-    meta::{Meta, OwnerRefs},
-    object::{Object, Resource},
+    meta::OwnerRefs,
+    prelude::*,
     wire::{MessageSchema, messages},
 };
 use serde::Deserialize;

@@ -3,11 +3,9 @@
 use std::{fmt, sync::Arc};
 
 use common::{
-    intern::Text,
     json::null_as_default,
-    meta::Meta,
-    object::{Object, Resource},
-    store::{IndexValue, StoreIndex},
+    prelude::*,
+    store::StoreIndex,
     wire::{MessageSchema, messages},
 };
 use serde::{Deserialize, Serialize};

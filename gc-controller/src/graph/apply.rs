@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use common::{
-    intern::Text,
-    map::{HashMap, HashSet},
-    meta::{Meta, OwnerRefs, ResourceVersion, Uid},
-};
+use common::{meta::OwnerRefs, prelude::*};
 use smallvec::SmallVec;
 
 use super::{

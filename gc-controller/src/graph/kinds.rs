@@ -1,6 +1,6 @@
 //! Compact ids of kinds.
 
-use common::{intern::Text, map::HashMap};
+use common::prelude::*;
 
 /// A kind as written in owner references.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

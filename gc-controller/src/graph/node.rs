@@ -1,9 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use common::{
-    intern::Text,
-    meta::{Meta, ResourceVersion, Uid},
-};
+use common::prelude::*;
 
 use super::{
     FOREGROUND_FINALIZER, KindId, MonitorId, ORPHAN_FINALIZER,

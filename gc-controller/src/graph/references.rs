@@ -2,10 +2,7 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use common::{
-    intern::Text,
-    meta::{OwnerRef, OwnerRefs, Uid},
-};
+use common::{meta::OwnerRefs, prelude::*};
 
 use super::{Identity, Kind, KindId, kinds::KindTable};
 

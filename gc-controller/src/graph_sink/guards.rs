@@ -6,11 +6,9 @@ use std::sync::Arc;
 use allocation_counter::{AllocationInfo, measure};
 use common::{
     api::WireFormat,
-    clock::Clock,
-    events::EventRecorder,
     informer::{Sink as _, apply_watch_frame},
     metrics::Metrics,
-    queue::{BackoffSettings, Queue},
+    prelude::*,
 };
 use sandbox::{
     guards::{Guards, Unmeasured},

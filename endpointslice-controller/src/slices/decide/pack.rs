@@ -60,24 +60,19 @@ impl SlicesByNeededWrite {
 
     /// Moves unchanged slices to the slices to update if `changes` returns true for them.
     pub fn rewrite_unchanged_slices_where(&mut self, mut changes: impl FnMut(&Slice) -> bool) {
-        let (rewritten, keep) =
-            std::mem::take(&mut self.unchanged_slices).into_iter().partition(|slice| changes(slice));
-        self.unchanged_slices = keep;
-        let rewritten: Vec<Arc<Slice>> = rewritten;
-        self.slices_to_update.extend(rewritten.iter().map(SliceDraft::from_slice));
+        let rewritten = self.unchanged_slices.extract_if(.., |slice| changes(slice));
+        self.slices_to_update.extend(rewritten.map(|slice| SliceDraft::from_slice(&slice)));
     }
 
     /// Moves slices to update to the unchanged slices if they are equal to their draft.
     pub fn drop_needless_slice_updates(&mut self, slice_metadata: &SliceMetadata) {
-        let is_as_wanted = |draft: &SliceDraft| {
+        let is_as_wanted = |draft: &mut SliceDraft| {
             draft.existing_slice.as_ref().is_some_and(|slice| {
                 slice.endpoints == draft.endpoints && has_wanted_labels(&slice.metadata.labels, &slice_metadata.labels)
             })
         };
-        let (same, update): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.slices_to_update).into_iter().partition(is_as_wanted);
-        self.slices_to_update = update;
-        self.unchanged_slices.extend(same.into_iter().filter_map(|draft| draft.existing_slice));
+        let unchanged = self.slices_to_update.extract_if(.., is_as_wanted);
+        self.unchanged_slices.extend(unchanged.filter_map(|draft| draft.existing_slice));
     }
 }
 
