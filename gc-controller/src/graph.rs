@@ -92,7 +92,7 @@ impl CrossNamespaceReference {
 pub struct Graph {
     kinds: KindTable,
     nodes: Slab,
-    sources: ActiveMonitors,
+    active_monitors: ActiveMonitors,
     /// Further monitors of objects that several monitors see, for example of objects that are served in two groups. The monitor
     /// that the object belongs to is not listed.
     others: HashMap<GraphNodeId, SmallVec<[MonitorId; 1]>>,
@@ -114,12 +114,12 @@ impl Graph {
     pub fn add_monitor(&mut self, api_version: &str, kind: &str) -> MonitorId {
         let kind = self.intern_kind(api_version, kind);
         self.kinds.add_use(kind);
-        self.sources.add(kind)
+        self.active_monitors.add(kind)
     }
 
     /// Returns the number of objects that belong to this monitor. An object that several monitors see belongs to one of them.
-    pub fn object_count(&self, source: MonitorId) -> usize {
-        self.sources.get(source.serial_number).map_or(0, |census| census.object_count as usize)
+    pub fn object_count(&self, monitor_id: MonitorId) -> usize {
+        self.active_monitors.get(monitor_id.serial_number).map_or(0, |counters| counters.object_count as usize)
     }
 
     /// Returns the number of nodes, including virtual nodes.
@@ -127,7 +127,7 @@ impl Graph {
         self.nodes.len()
     }
 
-    /// Returns whether the graph has no node, not even a virtual one.
+    /// Whether the graph has no node, not even a virtual one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -147,11 +147,11 @@ impl Graph {
         self.absent.insert(identity);
     }
 
-    /// Returns `true` if the owner in `reference` is known not to exist. `namespace` is the namespace of the dependent.
-    fn is_known_absent(&mut self, reference: &OwnerRef, namespace: &str) -> bool {
-        let Some(kind) = self.kinds.find(&reference.api_version, &reference.kind) else { return false };
-        let name = (&*reference.name).into();
-        let mut identity = Identity { kind, namespace: "".into(), name, uid: reference.uid.clone() };
+    /// Whether the owner in `owner_ref` is known not to exist. `namespace` is the namespace of the dependent.
+    fn is_known_absent(&mut self, owner_ref: &OwnerRef, namespace: &str) -> bool {
+        let Some(kind) = self.kinds.find(&owner_ref.api_version, &owner_ref.kind) else { return false };
+        let name = (&*owner_ref.name).into();
+        let mut identity = Identity { kind, namespace: "".into(), name, uid: owner_ref.uid.clone() };
         if self.absent.contains(&identity) {
             return true;
         }

@@ -77,7 +77,7 @@ pub(crate) fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|own| own == finalizer)
 }
 
-/// Returns whether the object is terminating and has this finalizer.
+/// Whether the object is terminating and has this finalizer.
 pub(crate) fn is_terminating_with(meta: &Meta, finalizer: &str) -> bool {
     meta.is_deleting() && has_finalizer(meta, finalizer)
 }

@@ -58,11 +58,11 @@ struct ParkedState {
 
 impl ParkedState {
     fn remove(&mut self, who: &(QueueId, ObjectKey)) {
-        let Some(awaited) = self.condition_by_key.remove(who) else { return };
-        if let Some(all) = self.keys_by_condition.get_mut(&awaited) {
+        let Some(condition) = self.condition_by_key.remove(who) else { return };
+        if let Some(all) = self.keys_by_condition.get_mut(&condition) {
             all.remove(who);
             if all.is_empty() {
-                self.keys_by_condition.remove(&awaited);
+                self.keys_by_condition.remove(&condition);
             }
         }
     }
@@ -77,15 +77,15 @@ pub(crate) struct ParkedObjects {
 }
 
 impl ParkedObjects {
-    /// Parks an object. `awaited` replaces the previous wait condition of the object.
-    pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: WaitCondition) {
+    /// Parks an object. `condition` replaces the previous wait condition of the object.
+    pub(crate) fn park(&self, queue_id: QueueId, key: ObjectKey, condition: WaitCondition) {
         let mut state = self.state.lock();
-        let who = (queue, key);
+        let who = (queue_id, key);
         state.remove(&who);
         // Wait conditions other than `EverythingListed` are checked after discovery and initial lists, so they need no timer.
-        let first = awaited == WaitCondition::EverythingListed && !state.keys_by_condition.contains_key(&awaited);
-        state.keys_by_condition.entry(awaited.clone()).or_default().insert(who.clone());
-        state.condition_by_key.insert(who, awaited);
+        let first = condition == WaitCondition::EverythingListed && !state.keys_by_condition.contains_key(&condition);
+        state.keys_by_condition.entry(condition.clone()).or_default().insert(who.clone());
+        state.condition_by_key.insert(who, condition);
         drop(state);
         if first {
             self.periodic_check_needed.notify_one();
@@ -93,10 +93,10 @@ impl ParkedObjects {
     }
 
     /// Removes an object that is no longer parked for this queue.
-    pub(crate) fn unpark(&self, queue: QueueId, key: &ObjectKey) {
+    pub(crate) fn unpark(&self, queue_id: QueueId, key: &ObjectKey) {
         let mut state = self.state.lock();
         if !state.condition_by_key.is_empty() {
-            state.remove(&(queue, key.clone()));
+            state.remove(&(queue_id, key.clone()));
         }
     }
 
@@ -105,15 +105,15 @@ impl ParkedObjects {
         self.state.lock().keys_by_condition.keys().cloned().collect()
     }
 
-    /// Returns whether an object waits for [`WaitCondition::EverythingListed`], which needs a periodic check.
+    /// Whether an object waits for [`WaitCondition::EverythingListed`], which needs a periodic check.
     pub(crate) fn needs_periodic_check(&self) -> bool {
         self.state.lock().keys_by_condition.contains_key(&WaitCondition::EverythingListed)
     }
 
     /// Removes and returns the objects that wait for this condition.
-    pub(crate) fn take_objects_waiting_for(&self, awaited: &WaitCondition) -> BTreeSet<(QueueId, ObjectKey)> {
+    pub(crate) fn take_objects_waiting_for(&self, condition: &WaitCondition) -> BTreeSet<(QueueId, ObjectKey)> {
         let mut state = self.state.lock();
-        let all = state.keys_by_condition.remove(awaited).unwrap_or_default();
+        let all = state.keys_by_condition.remove(condition).unwrap_or_default();
         for who in &all {
             state.condition_by_key.remove(who);
         }
@@ -137,9 +137,9 @@ impl ParkedObjects {
     /// Returns each wait condition with its number of objects and the first of their keys.
     pub(crate) fn explain(&self) -> Value {
         let state = self.state.lock();
-        let one = |(awaited, all): (&WaitCondition, &BTreeSet<(QueueId, ObjectKey)>)| {
+        let one = |(condition, all): (&WaitCondition, &BTreeSet<(QueueId, ObjectKey)>)| {
             let some: Vec<String> = all.iter().take(MAX_LISTED_KEYS).map(|(_, key)| key.to_string()).collect();
-            json!({"waiting": awaited.to_string(), "objects": all.len(), "some": some})
+            json!({"waiting": condition.to_string(), "objects": all.len(), "some": some})
         };
         state.keys_by_condition.iter().take(MAX_LISTED_CONDITIONS).map(one).collect()
     }

@@ -42,7 +42,7 @@ impl ObjectFlags {
         self.0 = if on { self.0 | bit } else { self.0 & !bit };
     }
 
-    /// Returns whether the object is terminating and has this finalizer.
+    /// Whether the object is terminating and has this finalizer.
     pub(super) fn is_terminating_with(self, finalizer: u8) -> bool {
         self.has(Self::BEING_DELETED) && self.has(finalizer)
     }
@@ -75,16 +75,16 @@ impl fmt::Debug for GraphNode {
 
 impl GraphNode {
     /// Creates a virtual node for the owner that a reference names. `namespace` is the namespace of the dependent.
-    pub(super) fn new_virtual(namespace: &Text, reference: &CompactOwnerRef) -> Self {
-        Self::new(reference.owner_identity(namespace.clone()), u32::MAX, ObjectFlags(ObjectFlags::VIRTUAL))
+    pub(super) fn new_virtual(namespace: &Text, owner_ref: &CompactOwnerRef) -> Self {
+        Self::new(owner_ref.owner_identity(namespace.clone()), u32::MAX, ObjectFlags(ObjectFlags::VIRTUAL))
     }
 
     /// Creates a node without owners for an object that the monitor with this serial number has seen.
-    pub(super) fn new_observed(identity: Identity, source: u32) -> Self {
-        Self::new(identity, source, ObjectFlags::default())
+    pub(super) fn new_observed(identity: Identity, monitor_id: u32) -> Self {
+        Self::new(identity, monitor_id, ObjectFlags::default())
     }
 
-    fn new(Identity { kind, namespace, name, uid }: Identity, source: u32, flags: ObjectFlags) -> Self {
+    fn new(Identity { kind, namespace, name, uid }: Identity, monitor_id: u32, flags: ObjectFlags) -> Self {
         let (version, owners, dependents) = Default::default();
         Self {
             uid,
@@ -94,7 +94,7 @@ impl GraphNode {
             owners,
             dependents,
             kind,
-            monitor_serial_number: source,
+            monitor_serial_number: monitor_id,
             blocking_dependent_count: 0,
             flags,
         }
@@ -110,7 +110,7 @@ impl GraphNode {
         }
     }
 
-    /// Returns whether kind, namespace, name and UID of the node equal `identity`.
+    /// Whether kind, namespace, name and UID of the node equal `identity`.
     pub(super) fn has_identity(&self, identity: &Identity) -> bool {
         self.kind == identity.kind
             && self.uid == identity.uid
@@ -118,27 +118,27 @@ impl GraphNode {
             && self.namespace == identity.namespace
     }
 
-    /// Returns `true` if no active monitor has seen the object, for example if only owner references name it.
+    /// Whether no active monitor has seen the object, for example if only owner references name it.
     pub fn is_virtual(&self) -> bool {
         self.flags.has(ObjectFlags::VIRTUAL)
     }
 
-    /// Returns whether the object belongs to this monitor. Always false for a virtual node.
-    pub(super) fn belongs_to(&self, source: MonitorId) -> bool {
-        self.monitor_serial_number == source.serial_number && !self.is_virtual()
+    /// Whether the object belongs to this monitor. Always false for a virtual node.
+    pub(super) fn belongs_to(&self, monitor_id: MonitorId) -> bool {
+        self.monitor_serial_number == monitor_id.serial_number && !self.is_virtual()
     }
 
-    /// Returns whether the object is terminating.
+    /// Whether the object is terminating.
     pub fn is_being_deleted(&self) -> bool {
         self.flags.has(ObjectFlags::BEING_DELETED)
     }
 
-    /// Returns whether the object is in foreground deletion and waits for its dependents.
+    /// Whether the object is in foreground deletion and waits for its dependents.
     pub fn is_deleting_dependents(&self) -> bool {
         self.flags.has(ObjectFlags::DELETING_DEPENDENTS)
     }
 
-    /// Returns whether the node has a reference to `owner` that blocks the owner's foreground deletion.
+    /// Whether the node has a reference to `owner` that blocks the owner's foreground deletion.
     #[cfg(test)]
     pub(super) fn blocks_deletion_of(&self, owner: &Uid) -> bool {
         self.owners.iter().any(|o| o.uid == *owner && o.blocks_owner_deletion())

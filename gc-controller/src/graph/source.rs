@@ -30,31 +30,31 @@ pub(super) struct ActiveMonitors {
 
 impl ActiveMonitors {
     pub(super) fn add(&mut self, kind: KindId) -> MonitorId {
-        let number = self.next;
+        let serial_number = self.next;
         self.next += 1;
-        self.all.insert(number, MonitorCounters::default());
-        MonitorId { kind, serial_number: number }
+        self.all.insert(serial_number, MonitorCounters::default());
+        MonitorId { kind, serial_number }
     }
 
     /// Removes a monitor, and returns whether it was active.
-    pub(super) fn remove(&mut self, source: MonitorId) -> bool {
-        self.all.remove(&source.serial_number).is_some()
+    pub(super) fn remove(&mut self, monitor_id: MonitorId) -> bool {
+        self.all.remove(&monitor_id.serial_number).is_some()
     }
 
-    pub(super) fn get(&self, number: u32) -> Option<&MonitorCounters> {
-        self.all.get(&number)
+    pub(super) fn get(&self, serial_number: u32) -> Option<&MonitorCounters> {
+        self.all.get(&serial_number)
     }
 
-    pub(super) fn count_added_object(&mut self, number: u32) {
-        if let Some(census) = self.all.get_mut(&number) {
-            census.object_count += 1;
+    pub(super) fn count_added_object(&mut self, serial_number: u32) {
+        if let Some(counters) = self.all.get_mut(&serial_number) {
+            counters.object_count += 1;
         }
     }
 
-    pub(super) fn count_removed_object(&mut self, number: u32) {
-        if let Some(census) = self.all.get_mut(&number) {
-            census.object_count -= 1;
-            census.removal_count += 1;
+    pub(super) fn count_removed_object(&mut self, serial_number: u32) {
+        if let Some(counters) = self.all.get_mut(&serial_number) {
+            counters.object_count -= 1;
+            counters.removal_count += 1;
         }
     }
 }
@@ -70,12 +70,12 @@ pub struct ListedObjects {
 }
 
 impl ListedObjects {
-    pub(super) fn new(source: MonitorId, census: Option<&MonitorCounters>) -> Self {
+    pub(super) fn new(monitor_id: MonitorId, counters: Option<&MonitorCounters>) -> Self {
         Self {
-            monitor: source,
+            monitor: monitor_id,
             places: Vec::new(),
             count: 0,
-            removals: census.map_or(0, |census| census.removal_count),
+            removals: counters.map_or(0, |counters| counters.removal_count),
         }
     }
 
@@ -96,7 +96,7 @@ impl ListedObjects {
     }
 
     /// Returns false if the list lacks an object of the monitor, or if an object was removed since the list began.
-    pub(super) fn contains_all_objects(&self, census: &MonitorCounters) -> bool {
-        self.count == census.object_count && self.removals == census.removal_count
+    pub(super) fn contains_all_objects(&self, counters: &MonitorCounters) -> bool {
+        self.count == counters.object_count && self.removals == counters.removal_count
     }
 }

@@ -86,15 +86,15 @@ impl Graph {
         })
     }
 
-    /// Returns the state of the owner in `reference`. `namespace` is the namespace of the dependent.
-    pub fn owner_state(&mut self, reference: &OwnerRef, namespace: &str) -> OwnerState {
-        if self.is_known_absent(reference, namespace) {
+    /// Returns the state of the owner in `owner_ref`. `namespace` is the namespace of the dependent.
+    pub fn owner_state(&mut self, owner_ref: &OwnerRef, namespace: &str) -> OwnerState {
+        if self.is_known_absent(owner_ref, namespace) {
             return OwnerState::Absent;
         }
-        let Some(kind) = self.kinds.find(&reference.api_version, &reference.kind) else { return OwnerState::Unknown };
-        let Some(node) = self.node(&reference.uid) else { return OwnerState::Unknown };
+        let Some(kind) = self.kinds.find(&owner_ref.api_version, &owner_ref.kind) else { return OwnerState::Unknown };
+        let Some(node) = self.node(&owner_ref.uid) else { return OwnerState::Unknown };
         let is_here = node.namespace.is_empty() || *node.namespace == *namespace;
-        if !is_here || node.kind != kind || *node.name != *reference.name || node.is_virtual() {
+        if !is_here || node.kind != kind || *node.name != *owner_ref.name || node.is_virtual() {
             OwnerState::Unknown
         } else if node.is_deleting_dependents() {
             OwnerState::WaitingForDependents
@@ -105,7 +105,7 @@ impl Graph {
         }
     }
 
-    /// Returns whether a dependent of this object is in foreground deletion, as in a cycle. Visits every dependent.
+    /// Whether a dependent of this object is in foreground deletion, as in a cycle. Visits every dependent.
     pub fn may_be_in_cycle(&self, uid: &Uid) -> bool {
         let Some(id) = self.nodes.find(uid) else { return false };
         self.nodes.get(id).dependents.iter().any(|d| self.nodes.get(d).is_deleting_dependents())
