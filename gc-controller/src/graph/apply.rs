@@ -405,7 +405,7 @@ impl Graph {
         }
     }
 
-    /// Whether a reference contradicts the identity of its owner's node, and the Event to record about this.
+    /// Returns whether a reference contradicts the identity of its owner's node, and the Event to record about this.
     pub(super) fn find_contradiction(
         &self,
         owner: GraphNodeId,

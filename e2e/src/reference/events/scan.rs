@@ -36,7 +36,7 @@ const INDIRECT: &[(&str, usize)] = &[
     // The constant `REPLICA_SET_CREATE_ERROR`.
     ("deployment-controller/src/decide/create.rs", 1),
     // Creation or change.
-    ("endpointslice-controller/src/endpoints/act.rs", 1),
+    ("endpointslice-controller/src/endpoints.rs", 1),
     // `warn`.
     ("endpointslice-controller/src/mirroring/decide.rs", 1),
     // `SuspensionChange::event_reason_and_message`.

@@ -141,13 +141,13 @@ pub(super) const EVENTS: &[Event] = &[
     event(CRON_JOB, Warning, "UnParseableCronJobSchedule", "CronJob", "The schedule was changed to one that cannot be parsed.", "cronjob-controller/src/watch.rs"),
     event(CRON_JOB, Warning, "InvalidSchedule", "CronJob", "No time of the next run can be computed from the schedule.", "cronjob-controller/src/decide/create.rs"),
 
-    event(ENDPOINT_SLICE, Warning, "FailedToUpdateEndpointSlices", "Service", "A sync of the EndpointSlices of a Service failed.", "endpointslice-controller/src/slices/act.rs"),
+    event(ENDPOINT_SLICE, Warning, "FailedToUpdateEndpointSlices", "Service", "A sync of the EndpointSlices of a Service failed.", "endpointslice-controller/src/slices.rs"),
     event(ENDPOINT_SLICE, Normal, "TopologyAwareHintsEnabled", "Service", "The endpoints have got hints by the capacity of zones.", "endpointslice-controller/src/slices/decide/distribution.rs"),
     event(ENDPOINT_SLICE, Warning, "TopologyAwareHintsDisabled", "Service", "Hints by the capacity of zones were switched off, or cannot be given.", "endpointslice-controller/src/slices/decide/distribution.rs"),
     event(ENDPOINT_SLICE, Warning, "InvalidIPAddress", "Endpoints", "Addresses of Endpoints were not mirrored because they are no IP addresses.", "endpointslice-controller/src/mirroring/decide.rs"),
     event(ENDPOINT_SLICE, Warning, "TooManyAddressesToMirror", "Endpoints", "Addresses of Endpoints were not mirrored: a subset has more than `--mirroring-max-endpoints-per-subset`.", "endpointslice-controller/src/mirroring/decide.rs"),
-    event(ENDPOINT_SLICE, Warning, "FailedToCreateEndpoint", "Endpoints", "The creation of Endpoints failed.", "endpointslice-controller/src/endpoints/act.rs"),
-    event(ENDPOINT_SLICE, Warning, "FailedToUpdateEndpoint", "Endpoints", "A change of Endpoints failed.", "endpointslice-controller/src/endpoints/act.rs"),
+    event(ENDPOINT_SLICE, Warning, "FailedToCreateEndpoint", "Endpoints", "The creation of Endpoints failed.", "endpointslice-controller/src/endpoints.rs"),
+    event(ENDPOINT_SLICE, Warning, "FailedToUpdateEndpoint", "Endpoints", "A change of Endpoints failed.", "endpointslice-controller/src/endpoints.rs"),
 
     event(GC, Warning, "OwnerRefInvalidNamespace", "any dependent", "An owner reference names an object that is not in the namespace of the dependent.", "gc-controller/src/collection.rs"),
     event(GC, Warning, "FailedUpdate", OWNER, "The server denies a change of owner references.", "gc-controller/src/place.rs"),
