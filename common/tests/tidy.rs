@@ -12,6 +12,8 @@ use std::{
 
 #[path = "tidy/language.rs"]
 mod language;
+#[path = "tidy/names.rs"]
+mod names;
 
 const HASH_ORDER: &str = "deciding code must not depend on hash order; see common::map";
 

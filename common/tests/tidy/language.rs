@@ -173,7 +173,7 @@ fn phrases(passage: &Passage) -> Vec<Finding> {
 const EMPTY: [&str; 10] = ["a", "an", "the", "of", "this", "that", "its", "it", "is", "s"];
 
 /// Returns the words of an identifier, in lower case and sorted, without the words in [`EMPTY`].
-fn parts(identifier: &str) -> Vec<String> {
+pub(super) fn parts(identifier: &str) -> Vec<String> {
     let mut parts: Vec<String> = vec![String::new()];
     let mut was_lower = false;
     for c in identifier.chars() {
@@ -251,7 +251,7 @@ fn findings(path: &str, content: &str) -> Vec<Finding> {
 }
 
 /// Returns the lines of a list, without comments and empty lines.
-fn entries(list: &str) -> Vec<&str> {
+pub(super) fn entries(list: &str) -> Vec<&str> {
     list.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }
 
