@@ -209,7 +209,9 @@ fn names_keep_the_word_of_their_field_or_type() {
             }
         }
     }
-    unused.iter().for_each(|entry| println!("{entry}: renamed, so that its line in {PENDING} can go"));
+    for entry in unused {
+        println!("{entry}: renamed, so that its line in {PENDING} can go");
+    }
     assert_none_broken(wrong);
 }
 
