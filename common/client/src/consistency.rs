@@ -531,16 +531,16 @@ impl Ledger {
         self.conflict(owner, StaleObject { resource, namespace, name, uid, version: None }, GONE)
     }
 
-    fn conflict(&self, owner: impl Into<LedgerOwner>, refused: StaleObject, wait: Duration) -> bool {
+    fn conflict(&self, owner: impl Into<LedgerOwner>, stale_object: StaleObject, wait: Duration) -> bool {
         let until = self.clock.monotonic_now() + wait.min(self.timeout);
         let mut has_waited_in_vain = false;
         self.record(owner, |record| {
             let mut unresolved = record.unresolved_conflicts.iter_mut();
-            if let Some((_, is_reported)) = unresolved.find(|(known, _)| known.is_same_state(&refused)) {
+            if let Some((_, is_reported)) = unresolved.find(|(known, _)| known.is_same_state(&stale_object)) {
                 has_waited_in_vain = !std::mem::replace(is_reported, true);
             }
-            record.conflicts.retain(|(known, _)| known.uid != refused.uid);
-            record.conflicts.push((refused, until));
+            record.conflicts.retain(|(known, _)| known.uid != stale_object.uid);
+            record.conflicts.push((stale_object, until));
         });
         has_waited_in_vain
     }

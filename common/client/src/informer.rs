@@ -218,7 +218,7 @@ pub trait AnyInformer: Send + Sync {
     fn replay(&self);
     /// Waits until the cache shows the predecessor's writes, or, if these writes are unknown, until the cache is as new as the
     /// server was at the start of the term.
-    fn catch_up_with_predecessor<'a>(&'a self, succession: &'a LeadershipStart) -> futures::future::BoxFuture<'a, ()>;
+    fn catch_up_with_predecessor<'a>(&'a self, start: &'a LeadershipStart) -> futures::future::BoxFuture<'a, ()>;
 }
 
 impl<K: Object> Informer<K> {
@@ -333,16 +333,15 @@ impl<S: Sink> AnyInformer for SinkInformer<S> {
         self.shared.replay.notify_one();
     }
 
-    fn catch_up_with_predecessor<'a>(&'a self, succession: &'a LeadershipStart) -> futures::future::BoxFuture<'a, ()> {
+    fn catch_up_with_predecessor<'a>(&'a self, start: &'a LeadershipStart) -> futures::future::BoxFuture<'a, ()> {
         Box::pin(async move {
-            let until = succession
-                .versions_written_by_predecessor
-                .as_ref()
-                .map_or(RefreshTarget::Newest, |left| RefreshTarget::At(left.newest_written_version(self.resource)));
+            let until = start.versions_written_by_predecessor.as_ref().map_or(RefreshTarget::Newest, |versions| {
+                RefreshTarget::At(versions.newest_written_version(self.resource))
+            });
             let asked = *self.shared.set_asked.lock();
             let shows = match until {
                 RefreshTarget::At(version) => self.sink.version() >= version,
-                RefreshTarget::Newest => asked.is_some_and(|asked| asked >= succession.leading_since),
+                RefreshTarget::Newest => asked.is_some_and(|asked| asked >= start.leading_since),
             };
             if self.is_synced() && shows {
                 return;

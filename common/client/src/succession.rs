@@ -123,8 +123,8 @@ impl WriteLog {
     }
 
     /// Keeps the versions that the predecessor wrote, to leave them in the Lease for the next leader, too.
-    pub fn inherit_written_versions(&self, left: &WrittenVersions) {
-        self.0.lock().inherited = left.clone();
+    pub fn inherit_written_versions(&self, versions: &WrittenVersions) {
+        self.0.lock().inherited = versions.clone();
     }
 
     /// Returns the versions to leave in the Lease; `None` while a write without an answer may still take effect.

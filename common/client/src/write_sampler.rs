@@ -174,15 +174,16 @@ impl WriteSampler {
 }
 
 /// Whether the latest entry of `managedFields` is a write that `owned` describes, made close to `now`.
-fn is_latest_write(owned: &OwnedWrites, object: &WatchedMetadata<'_>, now: Timestamp) -> bool {
-    let label = |key| object.labels.as_ref().and_then(|labels| labels.get(key)?.as_deref());
+fn is_latest_write(owned: &OwnedWrites, metadata: &WatchedMetadata<'_>, now: Timestamp) -> bool {
+    let label = |key| metadata.labels.as_ref().and_then(|labels| labels.get(key)?.as_deref());
     // The request that sets a deletion timestamp leaves no trace in `managedFields`, so the latest write is unknown.
-    if object.deletion_timestamp.is_some() || owned.required_label.is_some_and(|(key, value)| label(key) != Some(value))
+    if metadata.deletion_timestamp.is_some()
+        || owned.required_label.is_some_and(|(key, value)| label(key) != Some(value))
     {
         return false;
     }
-    let Some(latest) = object.managed_fields.iter().filter_map(|entry| entry.time).max() else { return false };
-    let mut of_latest = object.managed_fields.iter().filter(|entry| entry.time == Some(latest));
+    let Some(latest) = metadata.managed_fields.iter().filter_map(|entry| entry.time).max() else { return false };
+    let mut of_latest = metadata.managed_fields.iter().filter(|entry| entry.time == Some(latest));
     // Times are whole seconds, so the order of two writes within one second is unknown.
     let (Some(entry), None) = (of_latest.next(), of_latest.next()) else { return false };
     let fields = entry.fields_v1.map_or("", RawValue::get);

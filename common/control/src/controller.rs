@@ -61,8 +61,8 @@ impl From<ReadError> for NoSnapshot {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Gone => Self::Gone,
-            ReadError::Pending(PendingWrites { description: why, max_wait, stale_resource }) => {
-                Self::Waiting { why, max_wait, stale_resource }
+            ReadError::Pending(PendingWrites { description, max_wait, stale_resource }) => {
+                Self::Waiting { why: description, max_wait, stale_resource }
             }
             ReadError::Unreadable(error) => error.into(),
         }

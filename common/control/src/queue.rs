@@ -298,7 +298,7 @@ impl<K: QueueKey> Queue<K> {
     }
 
     /// Creates an empty queue that hands out keys at once.
-    pub fn new(clock: Clock, backoff: BackoffSettings, observer: Option<Arc<dyn QueueCallbacks>>) -> Self {
+    pub fn new(clock: Clock, backoff: BackoffSettings, callbacks: Option<Arc<dyn QueueCallbacks>>) -> Self {
         let state = State {
             lines: [VecDeque::new(), VecDeque::new()],
             dirty: HashMap::default(),
@@ -311,8 +311,9 @@ impl<K: QueueKey> Queue<K> {
             overflowed: false,
             closed: false,
         };
-        let observer = observer.unwrap_or_else(|| Arc::new(()));
-        let shared = QueueShared { state: Mutex::new(state), changed: Notify::new(), clock, backoff, observer };
+        let callbacks = callbacks.unwrap_or_else(|| Arc::new(()));
+        let shared =
+            QueueShared { state: Mutex::new(state), changed: Notify::new(), clock, backoff, observer: callbacks };
         Self { inner: Arc::new(shared) }
     }
 

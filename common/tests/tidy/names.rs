@@ -56,7 +56,7 @@ fn fits(name: &str, definition: &str) -> bool {
     name.len() == 1 || lists(FREE_NAMES, name) || !words(name).is_disjoint(&words(definition))
 }
 
-/// Returns the tokens of product code with their lines: identifiers, lifetimes and punctuation, without literals.
+/// Returns the tokens of product code with their lines: identifiers, lifetimes and punctuation. Of a text, only a quote.
 fn tokens(lines: &[(usize, String)]) -> Vec<(usize, &str)> {
     let (mut found, mut is_in_text) = (Vec::new(), false);
     for (number, line) in lines {
@@ -68,6 +68,7 @@ fn tokens(lines: &[(usize, String)]) -> Vec<(usize, &str)> {
                 is_in_text = first != '"';
             } else if first == '"' {
                 is_in_text = true;
+                found.push((*number, "\""));
             } else if first.is_alphanumeric() || first == '_' || first == '\'' {
                 let is_word = |c: char| c.is_alphanumeric() || c == '_';
                 length += rest[length..].find(|c| !is_word(c)).unwrap_or(rest.len() - length);
@@ -162,7 +163,8 @@ fn findings(tokens: &[(usize, &str)], types: &BTreeSet<String>) -> Vec<(usize, S
             found.push((line, format!("word {token}")));
         }
         let listed = match token {
-            "fn" => {
+            // Not the type `fn(u8)`.
+            "fn" if tokens.get(at + 1).is_some_and(|(_, name)| is_identifier(name)) => {
                 let generics = tokens[at..].iter().skip(2).scan(0, |depth, (_, token)| {
                     *depth += i32::from(*token == "<") - i32::from(*token == ">");
                     Some((*depth, *token))
@@ -241,6 +243,8 @@ mod tests {
             "fn f(s: PodSummary, old: PodSummary, situation: Vec<u8>) { let situation: PodSummary = new; }",
             "struct World { situation: PodSummary }\nlet world = World { situation: PodSummary };",
             "let text = \"fn f(situation: PodSummary)\";",
+            "match text { \"\" | \"a\" => World { situation: PodSummary } }",
+            "fn f(situation: fn(&PodSummary)) -> World { World { situation: PodSummary } }",
         ] {
             assert_eq!(found(source), Vec::<String>::new(), "{source}");
         }

@@ -44,9 +44,9 @@ impl<'a> Call<'a> {
         Self::write(Method::PUT, target, "application/json", body)
     }
 
-    /// Prepares a patch of an object, in the format `kind`.
-    pub fn patch(target: RequestTarget<'a>, kind: PatchFormat, body: Bytes) -> Self {
-        Self::write(Method::PATCH, target, kind.content_type(), body)
+    /// Prepares a patch of an object, in the format `format`.
+    pub fn patch(target: RequestTarget<'a>, format: PatchFormat, body: Bytes) -> Self {
+        Self::write(Method::PATCH, target, format.content_type(), body)
     }
 
     /// Prepares the deletion of an object, with `options` as the body of the request.

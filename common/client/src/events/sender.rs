@@ -118,10 +118,10 @@ impl EventSender {
         self.sent.clone()
     }
 
-    /// Creates a recorder for one loop. Its Events name `source`.
-    pub fn recorder_for_loop(&self, source: ReportingLoop) -> EventRecorder {
+    /// Creates a recorder for one loop. Its Events name `reporting_loop`.
+    pub fn recorder_for_loop(&self, reporting_loop: ReportingLoop) -> EventRecorder {
         let (clock, stamp, queue) = (self.clock.clone(), Arc::clone(&self.stamp), Some(self.queue.clone()));
-        EventRecorder { source, clock, stamp, queue, tap: None }
+        EventRecorder { source: reporting_loop, clock, stamp, queue, tap: None }
     }
 
     /// Waits until every Event recorded so far was sent or dropped. The wait includes all retries, so callers set a timeout.

@@ -87,7 +87,7 @@ pub(super) fn decode_watch_frame<K: Object>(format: WireFormat, frame: &[u8]) ->
         }
         WireFormat::Protobuf => match WatchEvent::decode(frame).map_err(|e| format!("not a watch event: {e}"))? {
             WatchEvent { event_type: "ERROR", object } => Ok(DecodedEvent::Error(ErrorStatus::from_protobuf(object))),
-            WatchEvent { event_type: kind, object } => event(kind, message::<K>(object)?),
+            WatchEvent { event_type, object } => event(event_type, message::<K>(object)?),
         },
     }
 }
@@ -232,11 +232,11 @@ impl<K> Default for Items<K> {
 }
 
 impl<K: Object> Items<K> {
-    fn add(&mut self, item: EncodedObject<'_>) -> Result<(), String> {
-        if item.head_if_filtered_out::<K>().is_some() {
+    fn add(&mut self, object: EncodedObject<'_>) -> Result<(), String> {
+        if object.head_if_filtered_out::<K>().is_some() {
             self.foreign += 1;
         } else {
-            self.concerning.push(entry(item)?);
+            self.concerning.push(entry(object)?);
         }
         Ok(())
     }

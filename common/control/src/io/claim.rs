@@ -109,16 +109,16 @@ impl<'a, C: HasMeta + Sync> ChildClaim<'a, C> {
 /// Checks by a live read that the owner exists and is not terminating. The garbage collector may be orphaning the children of a
 /// terminating owner (kubernetes/kubernetes#42639).
 async fn check_may_adopt<M: Sync>(io: Io<'_, M>, owner: &Owner) -> Result<(), SyncError> {
-    let Owner { resource, namespace, name, uid: wanted, .. } = owner;
+    let Owner { resource, namespace, name, uid: expected_uid, .. } = owner;
     let request = Request::get(*resource, namespace, &Arc::from(name.as_str()));
     let answer = io.send(request.with_reason("an owner must exist and not be terminating to adopt")).await;
     let live = answer.and_then(|answer| answer.decode_metadata());
     let live = live.map_err(|refusal| SyncError::from_refusal("can't recheck DeletionTimestamp", &refusal))?;
     // A forecast has no live object and expects the check to succeed.
-    let Some(Meta { uid, deletion_timestamp: deleted, .. }) = live else { return Ok(()) };
-    let problem = if uid != *wanted {
-        format!("original {} {namespace}/{name} is gone: got uid {uid}, wanted {wanted}", resource.kind)
-    } else if let Some(at) = deleted {
+    let Some(Meta { uid, deletion_timestamp, .. }) = live else { return Ok(()) };
+    let problem = if uid != *expected_uid {
+        format!("original {} {namespace}/{name} is gone: got uid {uid}, wanted {expected_uid}", resource.kind)
+    } else if let Some(at) = deletion_timestamp {
         format!("{namespace}/{name} has just been deleted at {at}")
     } else {
         return Ok(());

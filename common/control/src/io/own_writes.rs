@@ -126,16 +126,16 @@ impl<'r> SyncWrites<'r> {
     pub(super) fn record_granted_request<'o>(
         &self,
         request: &Request,
-        fields: &AnswerMetadata,
+        metadata: &AnswerMetadata,
         owner: impl FnOnce() -> &'o LedgerOwner,
     ) {
-        let is_same = request.precondition.as_ref().is_none_or(|precondition| precondition.uid == fields.uid);
+        let is_same = request.precondition.as_ref().is_none_or(|precondition| precondition.uid == metadata.uid);
         if let Some(Precondition { uid, .. }) = request.precondition.as_ref().filter(|_| is_same)
             && request.verb.is_write()
         {
-            self.versions.lock().insert(uid.clone(), fields.version);
+            self.versions.lock().insert(uid.clone(), metadata.version);
         }
-        self.apply_changes(change_after_grant(request, is_same), request, fields, owner);
+        self.apply_changes(change_after_grant(request, is_same), request, metadata, owner);
     }
 
     /// Records the cache state for which the next sync waits after a refusal. Returns true if an earlier sync has waited for this
@@ -153,7 +153,7 @@ impl<'r> SyncWrites<'r> {
         &self,
         consequences: impl IntoIterator<Item = LedgerChange>,
         request: &Request,
-        fields: &AnswerMetadata,
+        metadata: &AnswerMetadata,
         owner: impl FnOnce() -> &'o LedgerOwner,
     ) -> bool {
         let Some(ledger) = self.ledger else { return false };
@@ -167,8 +167,8 @@ impl<'r> SyncWrites<'r> {
         let precondition = request.precondition.as_ref();
         for consequence in consequences {
             match (consequence, precondition) {
-                (AwaitChild, _) => ledger.record_creation(owner, resource, &fields.uid, fields.version),
-                (AwaitVersion, _) => ledger.record_write(owner, resource, fields.version),
+                (AwaitChild, _) => ledger.record_creation(owner, resource, &metadata.uid, metadata.version),
+                (AwaitVersion, _) => ledger.record_write(owner, resource, metadata.version),
                 (AwaitUnansweredCreation, _) => {
                     ledger.record_unanswered_creation(owner, resource, || {
                         self.children.get().cloned().unwrap_or_default()

@@ -198,8 +198,8 @@ impl Request {
     }
 
     /// Creates a request that patches exactly this version of an object.
-    pub fn patch(resource: Resource, meta: &Meta, kind: PatchFormat, body: RequestBody) -> Self {
-        let request = Self::new(Verb::Patch(kind, body), resource, &meta.namespace, &meta.name);
+    pub fn patch(resource: Resource, meta: &Meta, format: PatchFormat, body: RequestBody) -> Self {
+        let request = Self::new(Verb::Patch(format, body), resource, &meta.namespace, &meta.name);
         Self { precondition: Some(Precondition::for_exact_version(meta)), ..request }
     }
 

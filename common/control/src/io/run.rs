@@ -235,9 +235,9 @@ impl<'r, M: Sync> Io<'r, M> {
     }
 
     /// Records an Event on the object of the sync.
-    pub fn record_event(self, kind: EventType, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) {
+    pub fn record_event(self, event_type: EventType, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) {
         if let Some(run) = self.effective_run() {
-            run.executor.recorder.record_event(run.object(), kind, reason.into(), message.into());
+            run.executor.recorder.record_event(run.object(), event_type, reason.into(), message.into());
         }
     }
 

@@ -100,9 +100,9 @@ impl LeaseAnnotations {
         let failed = split_versions(text(FAILED_VERSIONS_ANNOTATION));
         // The annotations are used if they describe the term of the current holder, or of the last holder before the release.
         let record = &lease.record;
-        let is_of = |office: TermIdentity| {
-            office.transitions == record.transition_count
-                && (record.holder_identity.is_empty() || record.holder_identity == office.holder)
+        let is_of = |term: TermIdentity| {
+            term.transitions == record.transition_count
+                && (record.holder_identity.is_empty() || record.holder_identity == term.holder)
         };
         if !text(TERM_ANNOTATION).and_then(|text| serde_json::from_str(text).ok()).is_some_and(is_of) {
             return Self { failed_versions: failed, ..Self::default() };
@@ -112,12 +112,12 @@ impl LeaseAnnotations {
             proven_predecessor_versions: split_versions(text(PREDECESSORS_ANNOTATION)),
             is_on_probation: text(PROBATION_ANNOTATION).is_some(),
         });
-        let applicant = |key| text(key).and_then(|text| serde_json::from_str(text).ok());
+        let standby = |key| text(key).and_then(|text| serde_json::from_str(text).ok());
         Self {
             term,
             failed_versions: failed,
-            requesting_standby: applicant(REQUESTING_STANDBY_ANNOTATION),
-            reserved_standby: applicant(RESERVATION_ANNOTATION),
+            requesting_standby: standby(REQUESTING_STANDBY_ANNOTATION),
+            reserved_standby: standby(RESERVATION_ANNOTATION),
         }
     }
 
@@ -138,9 +138,7 @@ impl LeaseAnnotations {
 
     /// Returns the standby that has asked for the Lease and may have it; `None` if no such standby has asked.
     pub fn permitted_standby(&self) -> Option<&RequestingStandby> {
-        self.requesting_standby
-            .as_ref()
-            .filter(|applicant| self.version_standing(&applicant.version).may_ask_for_lease())
+        self.requesting_standby.as_ref().filter(|standby| self.version_standing(&standby.version).may_ask_for_lease())
     }
 
     /// Returns how long a candidate leaves an available Lease to other candidates.
@@ -155,7 +153,8 @@ impl LeaseAnnotations {
         lease_duration: Duration,
     ) -> Duration {
         let released = record.holder_identity.is_empty();
-        let is_reserved = released && self.reserved_standby.as_ref().is_some_and(|heir| heir.identity != identity);
+        let is_reserved =
+            released && self.reserved_standby.as_ref().is_some_and(|standby| standby.identity != identity);
         let has_died = !released && self.version_failed_by_take_over(record) == Some(version);
         let reservation = if is_reserved { LEASE_RESERVATION_TIME } else { Duration::ZERO };
         let unproven = has_died || self.version_standing(version) == VersionStanding::FailedProbation;
@@ -167,17 +166,18 @@ impl LeaseAnnotations {
     /// A leader on probation that released the Lease was stopped, which says nothing about its version.
     fn version_failed_by_take_over(&self, record: &LeaseRecord) -> Option<&str> {
         if record.holder_identity.is_empty() {
-            return self.reserved_standby.as_ref().map(|heir| &*heir.version);
+            return self.reserved_standby.as_ref().map(|standby| &*standby.version);
         }
         self.term.as_ref().filter(|term| term.is_on_probation).map(|term| &*term.version)
     }
 
     /// Returns the term that begins when a candidate of `version` takes the Lease in the state `record`.
     pub fn next_term(&self, version: &str, record: &LeaseRecord) -> NewTerm {
-        let condemned = self.version_failed_by_take_over(record).filter(|failed| *failed != version).map(str::to_owned);
-        let failed: Vec<_> = condemned
+        let newly_failed_version =
+            self.version_failed_by_take_over(record).filter(|failed| *failed != version).map(str::to_owned);
+        let failed: Vec<_> = newly_failed_version
             .iter()
-            .chain(self.failed_versions.iter().filter(|v| Some(*v) != condemned.as_ref()))
+            .chain(self.failed_versions.iter().filter(|v| Some(*v) != newly_failed_version.as_ref()))
             .cloned()
             .collect();
         let is_failed = |version: &str| failed.iter().any(|failed| failed == version);
@@ -191,19 +191,11 @@ impl LeaseAnnotations {
                 (proven.into_iter().chain(&last.proven_predecessor_versions).collect(), last.has_predecessor(version))
             }
         };
-        let preceded_by =
+        let proven_predecessor_versions =
             before.into_iter().filter(|v| *v != version && !is_failed(v)).take(MAX_LISTED_VERSIONS).cloned().collect();
-        let on_probation = !follows || is_failed(version);
-        let term = LeaderTerm {
-            version: version.to_owned(),
-            proven_predecessor_versions: preceded_by,
-            is_on_probation: on_probation,
-        };
-        NewTerm {
-            term,
-            failed_versions: failed.into_iter().take(MAX_LISTED_VERSIONS).collect(),
-            newly_failed_version: condemned,
-        }
+        let is_on_probation = !follows || is_failed(version);
+        let term = LeaderTerm { version: version.to_owned(), proven_predecessor_versions, is_on_probation };
+        NewTerm { term, failed_versions: failed.into_iter().take(MAX_LISTED_VERSIONS).collect(), newly_failed_version }
     }
 }
 
@@ -257,11 +249,11 @@ pub struct NewTerm {
 pub fn write_term(lease: &mut LeaseObject, term: &LeaderTerm, probation: &ProbationSettings) {
     let mut failed = LeaseAnnotations::from_lease(lease).failed_versions;
     failed.retain(|version| term.is_on_probation || *version != term.version);
-    let office =
+    let term_identity =
         TermIdentity { holder: lease.record.holder_identity.clone(), transitions: lease.record.transition_count };
     set_annotation(lease, REQUESTING_STANDBY_ANNOTATION, None);
     set_annotation(lease, RESERVATION_ANNOTATION, None);
-    set_annotation(lease, TERM_ANNOTATION, Some(json!(office).to_string()));
+    set_annotation(lease, TERM_ANNOTATION, Some(json!(term_identity).to_string()));
     set_annotation(lease, VERSION_ANNOTATION, Some(term.version.clone()));
     set_annotation(lease, PREDECESSORS_ANNOTATION, join_versions(&term.proven_predecessor_versions));
     set_annotation(
@@ -278,14 +270,14 @@ pub fn write_failed_versions(lease: &mut LeaseObject, failed: &[String]) {
 }
 
 /// Writes a standby's request into the Lease of another holder.
-pub fn write_standby_request(lease: &mut LeaseObject, applicant: &RequestingStandby) {
-    set_annotation(lease, REQUESTING_STANDBY_ANNOTATION, Some(json!(applicant).to_string()));
+pub fn write_standby_request(lease: &mut LeaseObject, standby: &RequestingStandby) {
+    set_annotation(lease, REQUESTING_STANDBY_ANNOTATION, Some(json!(standby).to_string()));
 }
 
-/// Writes a reservation into a Lease that is about to be released; if `heir` is `None`, removes an earlier reservation.
-pub fn write_reservation(lease: &mut LeaseObject, heir: Option<&RequestingStandby>) {
+/// Writes a reservation into a Lease that is about to be released; if `standby` is `None`, removes an earlier reservation.
+pub fn write_reservation(lease: &mut LeaseObject, standby: Option<&RequestingStandby>) {
     set_annotation(lease, REQUESTING_STANDBY_ANNOTATION, None);
-    set_annotation(lease, RESERVATION_ANNOTATION, heir.map(|heir| json!(heir).to_string()));
+    set_annotation(lease, RESERVATION_ANNOTATION, standby.map(|standby| json!(standby).to_string()));
 }
 
 /// Sets an annotation, or removes it if `value` is `None`.
@@ -328,7 +320,7 @@ mod tests {
         versions.iter().map(|version| (*version).to_owned()).collect()
     }
 
-    fn applicant(identity: &str, version: &str) -> RequestingStandby {
+    fn standby(identity: &str, version: &str) -> RequestingStandby {
         RequestingStandby { identity: identity.to_owned(), version: version.to_owned() }
     }
 
@@ -392,7 +384,7 @@ mod tests {
     fn annotations_of_an_earlier_term_are_ignored_except_for_failures() {
         let mut lease = signed("a", &term(A, &[], true));
         write_failed_versions(&mut lease, &owned(&[C]));
-        write_standby_request(&mut lease, &applicant("b", B));
+        write_standby_request(&mut lease, &standby("b", B));
         assert!(
             LeaseAnnotations::from_lease(&lease).term.is_some()
                 && LeaseAnnotations::from_lease(&lease).requesting_standby.is_some()
@@ -443,7 +435,7 @@ mod tests {
                 (expected, asks),
                 "{version} at {annotations:?}"
             );
-            let asked = LeaseAnnotations { requesting_standby: Some(applicant("x", version)), ..annotations };
+            let asked = LeaseAnnotations { requesting_standby: Some(standby("x", version)), ..annotations };
             assert_eq!(asked.permitted_standby().is_some(), asks, "a leader grants permitted requests: {asked:?}");
         }
     }
@@ -486,7 +478,7 @@ mod tests {
 
     #[test]
     fn a_version_that_does_not_take_its_reserved_lease_has_failed() {
-        let reserved_for = Some(applicant("b", B));
+        let reserved_for = Some(standby("b", B));
         let found = LeaseAnnotations {
             term: Some(term(A, &[], false)),
             reserved_standby: reserved_for,
@@ -521,11 +513,11 @@ mod tests {
 
     #[test]
     fn failed_versions_and_reservations_delay_the_take_over_of_an_available_lease() {
-        let after = |last: LeaderTerm, failed: &[&str], heir: Option<&str>| LeaseAnnotations {
+        let after = |last: LeaderTerm, failed: &[&str], reserved_for: Option<&str>| LeaseAnnotations {
             term: Some(last),
             failed_versions: owned(failed),
             requesting_standby: None,
-            reserved_standby: heir.map(|heir| applicant(heir, B)),
+            reserved_standby: reserved_for.map(|identity| standby(identity, B)),
         };
         let proven = || term(A, &[], false);
         let dead = || term(B, &[A], true);

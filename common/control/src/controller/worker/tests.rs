@@ -88,7 +88,7 @@ impl Controller for ScriptedController {
         let meta = Meta { name: name.as_str().into(), ..Meta::default() };
         // This request fails. It is needed because a sync that forecasts no request does not run against the server.
         let _ = io.send(Request::patch_status(LEASES, &meta, RequestBody::default()).with_verb_text("obey")).await;
-        let Some(next) = io.observe_again(|controller| controller.next_move(name)) else {
+        let Some(next) = io.observe_again(|controller| Some(controller.next_move(name))) else {
             return Ok(Requeue::AfterPlannedDelay);
         };
         match next {
@@ -111,9 +111,9 @@ impl Controller for ScriptedController {
 
 impl ScriptedController {
     /// Records a call of `act`, and returns the next move of the script.
-    fn next_move(&self, name: &str) -> Option<Option<ScriptedMove>> {
+    fn next_move(&self, name: &str) -> Option<ScriptedMove> {
         self.acts.lock().push((name.to_owned(), (self.clock.monotonic_now() - self.started).as_millis()));
-        Some(self.script.lock().pop_front())
+        self.script.lock().pop_front()
     }
 }
 
