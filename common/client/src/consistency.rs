@@ -412,7 +412,7 @@ impl Ledger {
         awaiting.insert(key.clone(), awaited) != Some(awaited)
     }
 
-    /// Removes and returns the keys in the namespace of `object` whose syncs await its version, or an older one, in `resource`.
+    /// Removes and returns the keys in the namespace of `object` with syncs that await its version, or an older one, in `resource`.
     pub fn take_keys_awaiting(&self, resource: Resource, object: &Meta) -> Vec<NamespacedName> {
         let mut awaiting = self.awaiting.lock();
         let is_reached = |key: &NamespacedName, (awaited, version): &(Resource, ResourceVersion)| {
