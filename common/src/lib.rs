@@ -133,26 +133,29 @@
 //! # Where things are
 //!
 //! This directory has five crates. Each depends only on crates above it in the table. This crate re-exports the modules that
-//! controllers use; [`prelude`] has the types of a loop.
+//! controllers use; [`prelude`] has the types of a loop, and [`process`] the modules around the loops.
 //!
 //! | crate | modules |
 //! | --- | --- |
 //! | `objects`: what objects mean | [`meta`], [`object`] decoding, [`head`] (the part read first), [`wire`] (protobuf), [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`taints`], [`json`], [`intern`] (shared strings), [`map`], [`parsed`] texts, [`duration`] in Go's format |
-//! | `platform`: the process and its machine | [`clock`] for time and randomness, [`watched`] values, [`pace`] of wake-ups, [`metrics`], [`panics`], [`version`] |
-//! | `client`: the API server | [`client`] connections, [`api`] requests and error classes, [`gate`] for writes, [`informer`], [`store`], [`succession`], [`consistency`], [`history`] (lost changes), [`events`], [`batch`] for slow start |
-//! | `control`: the loop | [`controller`] workers with a [`queue`], [`io`] of a sync, [`runtime`] (the dependencies of a loop), [`leader`] election, [`settings`], [`explain`] for `/debug/explain`, [`pod_creation_pauses`] |
-//! | `service`: the process | [`app`] from flags to drain, [`logging`], [`server`], [`second_writer`], [`built_in_flags`] |
+//! | `platform`: the process and its machine | [`clock`] for time and randomness, [`watched`] values, [`process::pace`] of wake-ups, [`metrics`], [`process::panics`], [`process::version`] |
+//! | `client`: the API server | [`process::client`] connections, [`api`] requests and error classes, [`gate`] for writes, [`informer`], [`store`], [`succession`], [`consistency`], [`process::history`] (lost changes), [`events`], [`process::batch`] for slow start |
+//! | `control`: the loop | [`controller`] workers with a [`queue`], [`io`] of a sync, [`runtime`] (the dependencies of a loop), [`process::leader`] election, [`settings`], [`explain`] for `/debug/explain`, [`pod_creation_pauses`] |
+//! | `service`: the process | [`app`] from flags to drain, [`process::logging`], [`process::server`], [`second_writer`], [`process::built_in_flags`] |
 //!
 //! This crate knows no particular controller. Its only global state is the table of interned strings, the seed of the hash maps
 //! and, per thread, the numbers of the protobuf fields that each projection reads.
 
 pub mod prelude;
+pub mod process;
 
-pub use nonet_client::{api, batch, client, consistency, events, gate, history, informer, owners, store, succession};
-pub use nonet_control::{controller, explain, io, leader, pod_creation_pauses, queue, runtime, settings};
+pub use nonet_client::{api, consistency, events, gate, informer, owners, store, succession};
+pub use nonet_control::{controller, explain, io, pod_creation_pauses, queue, runtime, settings};
 pub use nonet_objects::{
     conditions, duration, hash, head, intern, intstr, json, map, meta, object, parsed, pods, quantity, refs, revision,
     selector, taints, template, wire,
 };
-pub use nonet_platform::{clock, metrics, pace, panics, version, watched};
-pub use nonet_service::{app, built_in_flags, logging, second_writer, server};
+pub use nonet_platform::{clock, metrics, watched};
+pub use nonet_service::{app, second_writer};
+#[doc(hidden)] // For callers that do not name `process` yet.
+pub use process::{built_in_flags, client, leader, logging};
