@@ -12,6 +12,8 @@ use std::{
 
 #[path = "tidy/language.rs"]
 mod language;
+#[path = "tidy/names.rs"]
+mod names;
 
 const HASH_ORDER: &str = "deciding code must not depend on hash order; see common::map";
 
@@ -29,7 +31,8 @@ const IMPURE_TEXTS: &[(&str, &str)] = &[
     ("net::Tcp", "deciding code does no I/O"),
     ("net::Udp", "deciding code does no I/O"),
     ("env::", "deciding code does no I/O"),
-    ("process::", "deciding code does no I/O"),
+    ("process::Command", "deciding code does no I/O"),
+    ("process::exit", "deciding code does no I/O"),
     ("kube::", "deciding code does no I/O"),
     ("hyper", "deciding code does no I/O"),
     ("api::Api", "deciding code does no I/O"),
@@ -53,7 +56,7 @@ const IMPURE_TEXTS: &[(&str, &str)] = &[
     ("collections::Hash", HASH_ORDER),
 ];
 
-/// Names, without `.rs`, of the files of a loop that decide and must be pure.
+/// The modules in the folder of a loop that decide and must be pure: a file, or a file with a folder.
 const PURE_FILES: &[&str] = &["snapshot", "plan", "decide"];
 /// Further pure modules, by crate. [`ASYNC_OR_IO`] keeps async code out of the dependencies of `common/objects`.
 const OTHER_PURE_MODULES: &[(&str, &[&str])] = &[
@@ -269,20 +272,76 @@ fn deciding_code_is_pure() {
             }
         }
     }
-    // A sync awaits `io`; apart from that it is as pure as deciding code.
+    // A sync awaits `io`, and logs in closures that a forecast does not call. Apart from that it is as pure as deciding code.
     let syncs = controller_crates()
         .into_iter()
         .flat_map(|name| source_files(&name))
         .filter(|path| path.contains("/act/") || path.ends_with("/act.rs"));
     for path in syncs {
         for (number, line) in code_lines(&path) {
-            let line = line.replace("async ", "").replace(".await", "").replace("Io<", "");
+            let line = line.replace("async ", "").replace(".await", "").replace("Io<", "").replace("tracing", "");
             if let Some((word, why)) = impurity_of_line(&line) {
                 broken.push(format!("{path}:{number}: {word:?}: {why}: {}", line.trim()));
             }
         }
     }
+    for path in controller_crates().into_iter().flat_map(|name| source_files(&name)) {
+        for (number, line) in lines_of_syncs(code_lines(&path)) {
+            if let Some((word, why)) =
+                impurity_of_line(&line.replace(".await", "").replace("async move", "").replace("async |", "|"))
+            {
+                broken
+                    .push(format!("{path}:{number}: {word:?}: a sync does this only in `io.update_memory`, and {why}"));
+            }
+        }
+    }
     assert_none_broken(broken);
+}
+
+/// Returns the lines in the bodies of functions with a parameter of the type `Io`, without the closures of `update_memory`.
+fn lines_of_syncs(lines: Vec<(usize, String)>) -> Vec<(usize, String)> {
+    let (mut found, mut signature, mut end_of_body, mut open_parentheses) = (Vec::new(), None, None, 0);
+    for (number, mut line) in lines {
+        if end_of_body.as_ref() == Some(&line) {
+            end_of_body = None;
+        } else if end_of_body.is_some() {
+            if open_parentheses == 0
+                && let Some(start) = line.find("update_memory(")
+            {
+                let closure = line.split_off(start + "update_memory".len());
+                open_parentheses = unclosed_parentheses(&closure);
+            } else if open_parentheses > 0 {
+                open_parentheses += unclosed_parentheses(&std::mem::take(&mut line));
+            }
+            found.push((number, line));
+        } else {
+            if line.trim_start().starts_with("fn ") || line.contains(" fn ") {
+                signature = Some((" ".repeat(line.len() - line.trim_start().len()) + "}", false));
+            }
+            if let Some((_, has_io)) = &mut signature {
+                *has_io |= line.contains("Io<");
+            }
+            if line.ends_with('{') {
+                end_of_body = signature.take().filter(|(_, has_io)| *has_io).map(|(end, _)| end);
+            }
+        }
+    }
+    found
+}
+
+/// Returns how many more parentheses a line opens than it closes.
+fn unclosed_parentheses(line: &str) -> i32 {
+    line.chars().map(|c| i32::from(c == '(') - i32::from(c == ')')).sum()
+}
+
+#[test]
+fn effects_of_a_sync_outside_of_update_memory_are_found() {
+    let source = "fn start() {\n    tracing::info!(1);\n}\nimpl A {\n    async fn act(\n        io: Io<'_, Self>,\n    ) {\n        tracing::warn!(2);\n\
+        \x20       io.update_memory(|c| {\n            tracing::info!(3);\n        });\n        io.update_memory(|c| tracing::info!(4));\n\
+        \x20       let at = clock::now();\n    }\n}";
+    let lines = source.lines().enumerate().map(|(at, line)| (at + 1, line.to_owned())).collect();
+    let found = lines_of_syncs(lines).into_iter().filter(|(_, line)| impurity_of_line(line).is_some());
+    assert_eq!(found.map(|(number, _)| number).collect::<Vec<_>>(), [8, 13]);
 }
 
 #[test]
@@ -333,8 +392,8 @@ fn time_and_randomness_come_from_the_clock() {
     assert_none_broken(broken);
 }
 
-/// Names, without `.rs`, of the files that the folder of every loop must have.
-const FILES_OF_A_LOOP: [&str; 5] = ["observe", "snapshot", "plan", "decide", "act"];
+/// The file that the folder of every loop must have. Its further files are a choice; a small loop has no more.
+const FILE_OF_A_LOOP: &str = "decide.rs";
 
 /// Returns the folders of a controller's loops: `src` for the loop in `lib.rs`; for other loops the folder named like the file.
 fn loop_folders(name: &str) -> Vec<String> {
@@ -367,18 +426,16 @@ fn crates_look_alike() {
         }
         for path in files_below(&name, ".rs") {
             let file = path.rsplit('/').next().unwrap_or_default();
-            if file == "mod.rs" || ["sequence.rs", "carry_out.rs"].contains(&file) {
-                broken.push(format!("{path}: a file of a loop must not have this name"));
+            if file == "mod.rs" {
+                broken.push(format!("{path}: a module with files is NAME.rs beside the folder NAME"));
             }
             if file == "world.rs" && path.contains("/src/") && path != format!("{name}/src/world.rs") {
                 broken.push(format!("{path}: the builders of unit tests belong in {name}/src/world.rs"));
             }
         }
         for folder in loop_folders(&name) {
-            for file in FILES_OF_A_LOOP {
-                if !workspace_root().join(format!("{folder}/{file}.rs")).exists() {
-                    broken.push(format!("{folder}/{file}.rs: missing; every loop has this file"));
-                }
+            if !workspace_root().join(format!("{folder}/{FILE_OF_A_LOOP}")).exists() {
+                broken.push(format!("{folder}/{FILE_OF_A_LOOP}: missing; every loop has this file"));
             }
         }
     }

@@ -11,9 +11,9 @@
 //! # How it is laid out
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► act.rs ──► API server
-//!                │                          ▲         (pure)         │
-//!                │                          └─ answers ◄─ questions ─┘
+//! watch.rs ──► queue ──► observe ──► Snapshot ──► decide.rs ──► Plan ──► act ──► API server
+//!                │                       ▲         (pure)         │
+//!                │                       └─ answers ◄─ questions ─┘
 //!                └──────────────◄── the next time of the schedule
 //! ```
 //!
@@ -41,50 +41,35 @@ pub mod due;
 pub mod objects;
 pub mod plan;
 pub mod schedule;
-pub mod snapshot;
 
 mod act;
 mod metrics;
-mod observe;
 mod watch;
 #[cfg(test)]
 mod world;
 
-use std::sync::Arc;
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     app::ProgramDefinition,
-    consistency::Ledger,
-    controller::{Controller, Loop, Observation},
-    events::InvolvedObject,
-    informer::{AnyInformer, Informer, handler_from_method},
-    io::{Io, Requeue, SyncError},
-    meta::{NamespacedName, Uid},
     metrics::Histogram,
-    queue::{BackoffSettings, Queue},
-    runtime::{LoopContext, LoopDefinition, RunningLoop},
+    prelude::*,
+    refs,
     second_writer::OwnedWrites,
-    settings::{EXPECTATIONS_TIMEOUT, Tunable, WorkersFlag},
-    store::Store,
+    settings::{EXPECTATIONS_TIMEOUT, WorkersFlag},
 };
 use jiff::Timestamp;
 
 use crate::{
-    act::CronJobNote,
-    objects::{CRON_JOBS, CronJob, JOBS, Job},
-    plan::Plan,
-    snapshot::Snapshot,
+    act::PendingStatus,
+    objects::{CRON_JOBS, Job},
+    plan::{LiveRead, Plan, Snapshot},
     watch::EventHandlers,
 };
-
-/// The values that `--tune` accepts for this crate.
-pub const TUNABLES: &[Tunable] = &[EXPECTATIONS_TIMEOUT];
 
 /// Number of workers that sync CronJobs concurrently; 5 by default.
 pub const CONCURRENT_CRON_JOB_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-cron-job-syncs", 5, "How many CronJobs are synced at once");
-/// The flags of this crate that set a number of workers.
-pub const WORKERS_FLAGS: &[WorkersFlag] = &[CONCURRENT_CRON_JOB_SYNCS];
 
 /// The loop that syncs CronJobs.
 pub const CRON_JOB: LoopDefinition = LoopDefinition::new("cronjob-controller", "cronjob", start)
@@ -98,42 +83,43 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     version: env!("CARGO_PKG_VERSION"),
     about: "Creates the Jobs of CronJobs: one for each scheduled time.",
     loops: LOOPS,
-    workers_flags: WORKERS_FLAGS,
+    workers_flags: &[CONCURRENT_CRON_JOB_SYNCS],
     feature_gates: &[],
-    tunables: TUNABLES,
+    tunables: &[EXPECTATIONS_TIMEOUT],
     single_value_flags: &[],
 };
 
 /// Caches and memory of the loop that syncs CronJobs.
 pub struct CronJobController {
-    crons: Informer<CronJob>,
-    jobs: Informer<Job>,
-    ledger: Ledger,
+    watch: Arc<EventHandlers>,
+    jobs: Arc<Store<Job>>,
     creation_skew: Histogram,
 }
 
 fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
-    let queue = context.new_queue("cronjob", BackoffSettings::default());
+    let queue = context.new_queue("cronjob");
     let workers = context.settings.worker_count(&CONCURRENT_CRON_JOB_SYNCS);
-    let controller = CronJobController::new(context.clone(), queue.clone());
+    let controller = CronJobController::new(&context, queue.clone());
     Loop::start(CRON_JOB.name, context, Arc::new(controller), queue, workers)
 }
 
 impl CronJobController {
     /// Starts the informers; their handlers add keys to `queue`.
-    pub fn new(context: LoopContext, queue: Queue<NamespacedName>) -> Self {
-        let ledger = context.new_ledger();
-        let crons: Arc<Store<CronJob>> = Arc::default();
+    pub fn new(context: &LoopContext, queue: Queue<NamespacedName>) -> Self {
         let watch = Arc::new(EventHandlers {
-            queue: queue.clone(),
-            cron_jobs: Arc::clone(&crons),
-            ledger: ledger.clone(),
+            queue,
+            cron_jobs: Arc::default(),
+            ledger: context.ledger(),
             clock: context.clock.clone(),
             recorder: context.recorder.clone(),
         });
-        let crons = context.start_informer(crons, handler_from_method(&watch, EventHandlers::on_cron_job_event));
-        let jobs = context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_job_event));
-        Self { crons, jobs, ledger, creation_skew: metrics::register_job_creation_skew(&context.metrics) }
+        let cron_jobs = Arc::clone(&watch.cron_jobs);
+        context.start_informer(cron_jobs, handler_from_method(&watch, EventHandlers::on_cron_job_event));
+        Self {
+            jobs: context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_job_event)),
+            watch,
+            creation_skew: metrics::register_job_creation_skew(&context.metrics),
+        }
     }
 }
 
@@ -141,47 +127,78 @@ impl Controller for CronJobController {
     type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = CronJobNote;
 
-    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
-        self.observe(key, now)
+    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Snapshot, NoSnapshot> {
+        let EventHandlers { cron_jobs, ledger, .. } = &*self.watch;
+        let (cron_job, _) = ledger.read(cron_jobs, key, WaitPolicy::AllWrites, |_| HashSet::default())?;
+        let resolve = |owner: &OwnerRef| refs::resolve_owner(owner, CRON_JOBS.kind(), |_| Some(Arc::clone(&cron_job)));
+        let mut jobs = self.jobs.list_by_index(ByController, &IndexValue::for_controller(&cron_job.metadata))?;
+        jobs.retain(|job| {
+            job.metadata.namespace == key.namespace && job.metadata.controller().and_then(resolve).is_some()
+        });
+        jobs.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        Ok(Snapshot {
+            owner: Owner::new(CRON_JOBS, &cron_job.metadata),
+            cron_job,
+            was_cron_job_read_live: false,
+            jobs,
+            jobs_read_live: BTreeMap::new(),
+            now,
+        })
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, CronJobNote>) -> Result<Requeue, SyncError> {
-        act::act(snapshot, plan, io).await
-    }
-
-    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
-        let meta = &snapshot.cron_job.metadata;
-        (InvolvedObject::new(CRON_JOBS, meta), meta.uid.clone())
-    }
-
-    fn apply_memory_note(&self, snapshot: &Snapshot, note: CronJobNote) {
-        match note {
-            CronJobNote::JobCreated(skew) => self.creation_skew.observe(skew.as_secs_f64()),
-            CronJobNote::JobRecorded(version) => {
-                self.ledger.record_write(&snapshot.cron_job.metadata.uid, JOBS, version);
+    /// Sends the requests of a plan, and returns the time of the next sync. After live reads, decides again with their results.
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Self>) -> Result<Requeue, SyncError> {
+        let mut snapshot = Cow::Borrowed(snapshot);
+        let mut plan = Cow::Borrowed(plan);
+        // Each object is read live at most once, so the loop ends.
+        while !plan.live_reads.is_empty() {
+            for live_read in &plan.live_reads {
+                match live_read {
+                    LiveRead::CronJob => {
+                        let live = act::read_cron_job(&snapshot.cron_job, live_read.reason_text(), io).await?;
+                        let Some(live) = live else { return Ok(Requeue::AfterPlannedDelay) };
+                        let snapshot = snapshot.to_mut();
+                        snapshot.cron_job = live;
+                        snapshot.was_cron_job_read_live = true;
+                    }
+                    LiveRead::Job(name) => {
+                        let found = act::read_job(&snapshot, name, live_read.reason_text(), io).await?;
+                        snapshot.to_mut().jobs_read_live.insert(name.clone(), found);
+                    }
+                }
             }
+            plan = Cow::Owned(decide::decide(&snapshot));
         }
+
+        let mut pending_status = PendingStatus { status: plan.status.clone(), is_changed: plan.is_status_changed };
+        let taken = act::take_actions(&snapshot, &plan, &mut pending_status, io).await;
+        if pending_status.is_changed {
+            let reason = plan.describe_status_changes();
+            act::write_status(&snapshot.cron_job.metadata, &pending_status.status, reason, io).await?;
+        }
+        taken?;
+        // Live reads and requests take time, but the delay counts from the time of the snapshot.
+        let elapsed = Duration::try_from(io.now().duration_since(snapshot.now)).unwrap_or_default();
+        Ok(plan.requeue_after.map_or(Requeue::AfterPlannedDelay, |delay| Requeue::After(delay.saturating_sub(elapsed))))
+    }
+
+    fn object(snapshot: &Snapshot) -> InvolvedObject {
+        InvolvedObject::new(CRON_JOBS, &snapshot.cron_job.metadata)
     }
 
     /// Drops the ledger record of a CronJob that was deleted during the sync, because no later event would drop the record.
     fn after_sync(&self, snapshot: &Snapshot) {
-        let cron = &snapshot.cron_job.metadata;
-        if !self.crons.store().contains_object(cron) {
-            self.ledger.forget_owner(&cron.uid);
+        let cron_job = &snapshot.cron_job.metadata;
+        if !self.watch.cron_jobs.contains_object(cron_job) {
+            self.watch.ledger.forget_owner(&cron_job.uid);
         }
     }
-
-    fn ledger(&self) -> Option<&Ledger> {
-        Some(&self.ledger)
-    }
-
-    fn informers(&self) -> Vec<&dyn AnyInformer> {
-        vec![&self.crons, &self.jobs]
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,21 +3,19 @@
 use common::{
     conditions::{Condition, seconds},
     head::ObjectHead,
-    intern::{Labels, Text},
-    json::{RawJson, null_as_default},
-    meta::{Annotations, Meta, ResourceVersion, Uid},
-    object::{Object, Resource},
-    store::ByController,
+    intern::Labels,
+    json::{RawJson, null_as_default, null_if_default},
+    meta::Annotations,
+    prelude::*,
     wire::{MessageSchema, messages},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// API resource of CronJobs, for requests and owner references.
-pub const CRON_JOBS: Resource =
-    Resource { group: "batch", version: "v1", plural: "cronjobs", kind: "CronJob", is_namespaced: true };
+pub const CRON_JOBS: Resource = Resource::namespaced("batch", "v1", "cronjobs", "CronJob");
 /// API resource of Jobs, for requests and references in `status.active`.
-pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", is_namespaced: true };
+pub const JOBS: Resource = Resource::namespaced("batch", "v1", "jobs", "Job");
 
 /// Annotation of a Job with its scheduled time in RFC 3339.
 pub const CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
@@ -89,17 +87,17 @@ pub struct CronJobSpec {
 }
 
 /// The `status` of a CronJob, as it is read and written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CronJobStatus {
     /// The unfinished Jobs that the controller created.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub active: Vec<JobReference>,
     /// Scheduled time of the last run that was started; `None` before the first run.
-    #[serde(deserialize_with = "seconds::deserialize")]
+    #[serde(with = "seconds")]
     pub last_schedule_time: Option<Timestamp>,
     /// Latest completion time of the complete Jobs; `None` before the first completion.
-    #[serde(deserialize_with = "seconds::deserialize")]
+    #[serde(with = "seconds")]
     pub last_successful_time: Option<Timestamp>,
 }
 
@@ -133,7 +131,7 @@ impl JobReference {
     /// Returns a reference to a Job, with the version in `job`.
     pub fn from_job(job: &Meta) -> Self {
         Self {
-            kind: Text::new(JOBS.kind),
+            kind: Text::new(JOBS.kind()),
             namespace: job.namespace.clone(),
             name: Text::new(&job.name),
             uid: job.uid.clone(),
@@ -145,11 +143,6 @@ impl JobReference {
 }
 
 impl CronJobStatus {
-    /// Whether `active` lists the Job with this UID.
-    pub fn has_active_job(&self, uid: &Uid) -> bool {
-        self.active.iter().any(|reference| reference.uid == *uid)
-    }
-
     /// Removes a Job from `active`. Returns whether the Job was listed.
     pub fn remove_active_job(&mut self, uid: &Uid) -> bool {
         let before = self.active.len();
@@ -173,23 +166,13 @@ impl Object for CronJob {
     }
 }
 
-/// The condition with which a Job finished.
+/// The condition with which a Job finished. The variants are named as the types of the conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobOutcome {
     /// The Job has the condition `Complete`.
     Complete,
     /// The Job has the condition `Failed`.
     Failed,
-}
-
-impl JobOutcome {
-    /// Returns the type of the condition, as in the `status` of the Job.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Complete => "Complete",
-            Self::Failed => "Failed",
-        }
-    }
 }
 
 /// The fields of a `batch/v1` Job that the controller reads. The cache holds only Jobs that a CronJob controls.
@@ -229,8 +212,9 @@ impl From<JobAsStored> for Job {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobStatus {
-    #[serde(deserialize_with = "end")]
-    conditions: Option<JobOutcome>,
+    /// The condition with which the Job finished; `None` while the Job is unfinished.
+    #[serde(rename = "conditions", deserialize_with = "outcome")]
+    pub outcome: Option<JobOutcome>,
     /// Time at which the Job controller started the Job; `None` before the start.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub start_time: Option<Timestamp>,
@@ -240,19 +224,14 @@ pub struct JobStatus {
 }
 
 impl Job {
-    /// Returns the condition with which the Job finished; `None` while the Job is unfinished.
-    pub fn outcome(&self) -> Option<JobOutcome> {
-        self.status.conditions
-    }
-
     /// Returns the time at which the Job completed; `None` if it failed or is unfinished.
     pub fn completion_time(&self) -> Option<Timestamp> {
-        self.status.completion_time.filter(|_| self.outcome() == Some(JobOutcome::Complete))
+        self.status.completion_time.filter(|_| self.status.outcome == Some(JobOutcome::Complete))
     }
 }
 
 /// Returns `Complete` or `Failed`: the first of the Job's conditions that is one of these types and is true.
-fn end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<JobOutcome>, D::Error> {
+fn outcome<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<JobOutcome>, D::Error> {
     let conditions = Option::<Vec<Condition>>::deserialize(deserializer)?.unwrap_or_default();
     Ok(conditions.iter().filter(|condition| condition.is_true()).find_map(|condition| match &*condition.kind {
         "Complete" => Some(JobOutcome::Complete),
@@ -268,7 +247,7 @@ impl Object for Job {
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::JOB);
     /// Jobs of other controllers are not cached.
     const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
-        Some(|head| head.controller_kind() == Some(CRON_JOBS.kind));
+        Some(|head| head.controller_kind() == Some(CRON_JOBS.kind()));
 
     fn meta(&self) -> &Meta {
         &self.metadata

@@ -1,17 +1,30 @@
-//! The plan of one sync: steps in order, each with its reason, and the status to write after them.
+//! The input and the plan of one sync: steps in order, each with its reason, and the status to write after them.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use common::{
-    controller::ExplainPlan,
-    events::EventType,
-    intern::Text,
-    meta::{ResourceVersion, Uid},
-};
+use common::prelude::*;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::objects::CronJobStatus;
+use crate::objects::{CronJob, CronJobStatus, Job};
+
+/// Everything that one sync reads, taken at one time: a CronJob and its Jobs.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The CronJob, from the cache or from a live read.
+    pub cron_job: Arc<CronJob>,
+    /// The owner reference and deletion state of the CronJob.
+    pub owner: Owner,
+    /// Whether `cron_job` was read live in this sync; `false` if it comes from the cache.
+    pub was_cron_job_read_live: bool,
+    /// The cached Jobs that the CronJob controls, sorted by name.
+    pub jobs: Vec<Arc<Job>>,
+    /// Results of the live reads of Jobs that `status.active` lists and the cache does not hold. The key is the name of the
+    /// Job; the value is `None` if no such Job exists.
+    pub jobs_read_live: BTreeMap<Text, Option<Arc<Job>>>,
+    /// Wall-clock time of the sync.
+    pub now: Timestamp,
+}
 
 /// Maximum length of the message of an Event in bytes; longer messages are truncated.
 ///
@@ -22,7 +35,7 @@ const MAX_MESSAGE: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedEvent {
     /// `Warning` if a user has to act, else `Normal`.
-    pub kind: EventType,
+    pub event_type: EventType,
     /// Reason in one `CamelCase` word, for programs.
     pub reason: &'static str,
     /// One sentence for people, of at most 1,024 bytes.
@@ -40,12 +53,12 @@ impl PlannedEvent {
         Self::new(EventType::Warning, reason, message.into())
     }
 
-    fn new(kind: EventType, reason: &'static str, mut message: String) -> Self {
+    fn new(event_type: EventType, reason: &'static str, mut message: String) -> Self {
         if message.len() > MAX_MESSAGE {
             message.truncate(message.floor_char_boundary(MAX_MESSAGE - "...".len()));
             message.push_str("...");
         }
-        Self { kind, reason, message }
+        Self { event_type, reason, message }
     }
 }
 
@@ -109,8 +122,6 @@ pub struct Plan {
     pub is_status_changed: bool,
     /// Time from the snapshot to the next sync; `None` if only an event causes the next sync.
     pub requeue_after: Option<Duration>,
-    /// Sentence about the count of active Jobs, for `/debug/explain`.
-    pub active_job_summary: String,
     /// Reasons why no Job is created, as sentences for `/debug/explain`.
     pub reasons_for_no_job: Vec<String>,
 }
@@ -147,7 +158,7 @@ impl DeletionReason {
 impl Plan {
     /// Describes the differences between the status to write and the stored status, in the words of the Events.
     pub fn describe_status_changes(&self) -> String {
-        let mut changes = self.actions.iter().filter_map(|step| match step {
+        let mut changes = self.actions.iter().filter_map(|action| match action {
             Action::RecordEvent(PlannedEvent { reason: "SawCompletedJob" | "MissingJob", message, .. }) => {
                 Some(message.as_str())
             }
@@ -161,24 +172,26 @@ impl Plan {
     }
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
+        let active_jobs = match self.status.active.len() {
+            1 => "1 active Job".to_owned(),
+            count => format!("{count} active Jobs"),
+        };
         match &self.live_reads[..] {
-            [] => self.active_job_summary.clone(),
-            [question] => format!("{}; first {question}", self.active_job_summary),
-            [question, others @ ..] => {
-                format!("{}; first {question}, and {} more reads", self.active_job_summary, others.len())
-            }
+            [] => active_jobs,
+            [live_read] => format!("{active_jobs}; first {live_read}"),
+            [live_read, others @ ..] => format!("{active_jobs}; first {live_read}, and {} more reads", others.len()),
         }
     }
 
     fn wait_reasons(&self) -> Vec<String> {
-        let warnings = self.actions.iter().filter_map(|step| match step {
-            Action::RecordEvent(PlannedEvent { kind: EventType::Warning, message, .. }) => Some(message),
+        let warnings = self.actions.iter().filter_map(|action| match action {
+            Action::RecordEvent(PlannedEvent { event_type: EventType::Warning, message, .. }) => Some(message),
             _ => None,
         });
-        let news = warnings.filter(|message| !self.reasons_for_no_job.contains(message));
-        self.reasons_for_no_job.iter().chain(news).cloned().collect()
+        let further = warnings.filter(|message| !self.reasons_for_no_job.contains(message));
+        self.reasons_for_no_job.iter().chain(further).cloned().collect()
     }
 
     fn requeue_after(&self) -> Option<Duration> {

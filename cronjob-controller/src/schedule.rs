@@ -13,7 +13,6 @@
 //! instant, and follows the search of robfig/cron near clock changes. Other modules represent times as jiff's timestamps; this
 //! module computes with Unix seconds and chrono's dates.
 
-mod error;
 mod fields;
 mod next;
 mod parse;
@@ -25,8 +24,8 @@ use jiff::Timestamp;
 
 use self::zone::to_unix_second;
 pub use self::{
-    error::ParseError,
     fields::CronFields,
+    parse::ParseError,
     zone::{UnknownTimeZone, ZoneRules},
 };
 

@@ -2,22 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    clock::Clock,
-    consistency::Ledger,
-    controller::priority_of_origin,
-    events::{EventRecorder, InvolvedObject},
-    meta::{Meta, NamespacedName},
-    owners::controlling_owner,
-    queue::{Priority, Queue},
-    store::{CacheEvent, ChangeOrigin, Store},
-};
+use common::prelude::*;
 
 use crate::{
     decide::{parse_schedule_ignoring_unknown_time_zone, runs},
     due::{RunSearchStart, next_firing_with_new_job_name},
     objects::{CRON_JOBS, CronJob, Job},
-    plan,
+    plan::PlannedEvent,
 };
 
 /// Handlers of CronJob and Job events. Upstream: `pkg/controller/cronjob`, `updateCronJob`, `addJob`, `updateJob`, `deleteJob`.
@@ -40,45 +31,35 @@ impl EventHandlers {
         {
             return self.on_schedule(new);
         }
-        self.queue.add(event.meta().key(), priority_of_origin(origin));
+        self.queue.add(event.meta().key(), origin);
     }
 
     fn on_schedule(&self, cron: &CronJob) {
         let now = self.clock.now();
         match parse_schedule_ignoring_unknown_time_zone(&cron.spec) {
             Ok(schedule) => {
-                let anchor = runs::run_search_start(cron).unwrap_or(RunSearchStart::Creation(now));
-                let next = next_firing_with_new_job_name(&schedule, anchor, now);
+                let search_start = runs::run_search_start(cron).unwrap_or(RunSearchStart::Creation(now));
+                let next = next_firing_with_new_job_name(&schedule, search_start, now);
                 let delay = next.and_then(|next| Duration::try_from(next.duration_since(now)).ok()).unwrap_or_default();
                 self.queue.add_after(cron.metadata.key(), delay);
             }
             Err(_) => {
                 let message = format!("unparseable schedule for cronjob: {}", cron.spec.schedule);
-                let event = plan::PlannedEvent::warning("UnParseableCronJobSchedule", message);
+                let event = PlannedEvent::warning("UnParseableCronJobSchedule", message);
                 let object = InvolvedObject::new(CRON_JOBS, &cron.metadata);
-                self.recorder.record_event(&object, event.kind, event.reason, event.message);
+                self.recorder.record_event(&object, event.event_type, event.reason, event.message);
             }
         }
     }
 
     /// Enqueues the CronJob that controls the Job of an event, or controlled it before the event.
     pub(crate) fn on_job_event(&self, event: &CacheEvent<Job>, _origin: ChangeOrigin) {
-        match event {
-            CacheEvent::Added(job) | CacheEvent::Deleted(job) => self.add_owner(&job.metadata),
-            CacheEvent::Unreadable(job) => self.add_owner(&job.meta),
-            CacheEvent::Updated { old, new } if old.metadata.resource_version != new.metadata.resource_version => {
-                if old.metadata.controller() != new.metadata.controller() {
-                    self.add_owner(&old.metadata);
-                }
-                self.add_owner(&new.metadata);
+        for owners in concerned_owners(event) {
+            if let ConcernedOwners::Controller(job) = owners
+                && let Some(cron_job) = controlling_owner(&self.cron_jobs, job)
+            {
+                self.queue.add(cron_job.metadata.key(), Priority::Normal);
             }
-            CacheEvent::Updated { .. } => {}
-        }
-    }
-
-    fn add_owner(&self, job: &Meta) {
-        if let Some(cron) = controlling_owner(&self.cron_jobs, job) {
-            self.queue.add(cron.metadata.key(), Priority::Normal);
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::refs::Owner;
+use common::prelude::*;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
     decide::runs::job_name,
     objects::{CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION, CRON_JOBS, CronJob},
-    snapshot::Snapshot,
+    plan::Snapshot,
 };
 
 pub(crate) fn parse_timestamp(text: &str) -> Timestamp {

@@ -6,11 +6,11 @@
 use std::{alloc::System, collections::BTreeMap, sync::Arc};
 
 use cap::Cap;
-use common::refs::Owner;
+use common::prelude::*;
 use cronjob_controller::{
     decide::decide,
     objects::{CRON_JOBS, CronJob, Job},
-    snapshot::Snapshot,
+    plan::Snapshot,
 };
 use jiff::Timestamp;
 use proptest::prelude::*;

@@ -1,85 +1,62 @@
 //! Sends the requests of a sync in this order: revisions, Pods, the deletion of old revisions, the status.
 
 mod body;
-mod note;
 mod pods;
-mod refusals;
 mod revisions;
 
 use std::time::Duration;
 
-use common::{
-    events::EventType,
-    io::{Request, Requeue, SyncError},
-};
+use common::prelude::*;
 use serde_json::json;
 
-pub(crate) use self::note::Note;
-use self::{note::Io, refusals::sync_error_from_status_refusal};
 use crate::{
-    objects::DAEMON_SETS,
-    plan::{Plan, SelectorProblem, SyncScope},
+    DaemonSetController,
+    objects::{DAEMON_SETS, DaemonSet},
+    plan::{Plan, SyncScope},
     snapshot::Snapshot,
 };
 
-/// Sends the requests of a plan. Returns the time of the next sync of the DaemonSet.
-pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
-    match (&plan.selector_problem, plan.sync_scope) {
-        (Some(problem @ SelectorProblem::EmptySelector), _) => {
-            io.record_event(EventType::Warning, "SelectingAll", problem.to_string());
-            Ok(Requeue::AfterPlannedDelay)
-        }
-        (Some(SelectorProblem::InvalidSelector(error)), _) => {
-            io.apply_memory_note(Note::InvalidSelector(error.to_string()));
-            Ok(Requeue::AfterPlannedDelay)
-        }
-        (None, SyncScope::Nothing) => Ok(Requeue::AfterPlannedDelay),
-        (None, SyncScope::StatusOnly) => write_status(plan, io).await.map(|()| Requeue::AfterPlannedDelay),
-        (None, SyncScope::ClaimsOnly | SyncScope::Everything) => claim_and_manage(snapshot, plan, io).await,
-    }
-}
+/// The access of a sync to the API server and to the controller's memory.
+type SetIo<'r> = Io<'r, DaemonSetController>;
 
 /// Writes revisions, and adopts and releases Pods. With the scope `Everything`, also manages Pods and writes the status.
-async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
+pub(crate) async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: SetIo<'_>) -> Result<Requeue, SyncError> {
     // The first change that the server has denied. The sync continues without the change, and returns this failure at its end.
-    let mut denied: Option<SyncError> = None;
-    if !revisions::adopt_release_and_label(snapshot, &mut denied, io).await? {
+    let mut denial_error: Option<SyncError> = None;
+    if !revisions::adopt_release_and_label(snapshot, &mut denial_error, io).await? {
         return Ok(Requeue::AfterPlannedDelay);
     }
-    let relabelled = pods::relabel(snapshot, &mut denied, io).await?;
-    revisions::delete_duplicates(snapshot, &relabelled.hashes_still_on_pods, &mut denied, io).await?;
+    let relabelled = pods::relabel(snapshot, &mut denial_error, io).await?;
+    revisions::delete_duplicates(snapshot, &relabelled.hashes_still_on_pods, &mut denial_error, io).await?;
     if !revisions::write_current_revision(snapshot, io).await? {
         return Ok(Requeue::AfterPlannedDelay);
     }
-    let adopted = pods::adopt_and_release(snapshot, plan, &mut denied, io).await?;
+    let adopted = pods::adopt_and_release(snapshot, plan, &mut denial_error, io).await?;
     if plan.sync_scope == SyncScope::ClaimsOnly {
-        return denied.map_or_else(|| Ok(requeue_for_remaining_work(adopted + relabelled.relabelled_pod_count)), Err);
+        return denial_error
+            .map_or_else(|| Ok(requeue_for_remaining_work(adopted + relabelled.relabelled_pod_count)), Err);
     }
 
     let created = pods::create(snapshot, plan, io).await;
     // Pods are deleted even if some creations have failed.
     let deleted = pods::delete(snapshot, plan, io).await;
     let managed = created.and_then(|created| Ok(created + deleted?));
-    let forgotten = match &managed {
-        Ok(_) => {
-            let why = "the history is longer than its limit";
-            revisions::delete(plan.revisions_to_delete.iter(), why, &mut denied, io).await
-        }
-        Err(_) => Ok(()),
-    };
+    let (mut forgotten, why) = (Ok(()), "the history is longer than its limit");
+    if managed.is_ok() {
+        forgotten = revisions::delete(snapshot, plan.revisions_to_delete.iter(), why, &mut denial_error, io).await;
+    }
     let status_written = write_status(plan, io).await;
     let managed = managed?;
     forgotten.and(status_written)?;
-    if let Some(denied) = denied {
-        return Err(denied);
+    if let Some(error) = denial_error {
+        return Err(error);
     }
     Ok(match (plan.deferred_node_counts.total(), plan.deferred_adoption_count) {
         // A creation without an answer is checked again when it can no longer take effect. The back-off of the key is kept.
-        (0, 0) => snapshot
-            .nodes_with_unanswered_pod_creation
-            .values()
-            .min()
-            .map_or(Requeue::AfterPlannedDelay, |left| Requeue::AfterPartialWork(*left)),
+        (0, 0) => {
+            let time_left = snapshot.actionable_nodes.delayed_pod_creations.unanswered.values().min();
+            time_left.map_or(Requeue::AfterPlannedDelay, |time_left| Requeue::AfterPartialWork(*time_left))
+        }
         (0, _) => Requeue::AfterBackoff,
         _ => requeue_for_remaining_work(managed),
     })
@@ -90,7 +67,7 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resul
 ///
 /// After a conflict, upstream writes the same status onto the newer DaemonSet, even if that is a new object of the same name
 /// (`pkg/controller/daemon`, `storeDaemonSetStatus`). Here a conflict fails the sync, and the next sync computes a new status.
-async fn write_status(plan: &Plan, io: Io<'_>) -> Result<(), SyncError> {
+pub(crate) async fn write_status(plan: &Plan, io: SetIo<'_>) -> Result<(), SyncError> {
     if !plan.writes_status() {
         return Ok(());
     }
@@ -107,4 +84,44 @@ async fn write_status(plan: &Plan, io: Io<'_>) -> Result<(), SyncError> {
 /// Pods were already deleted, and the back-off limits the repetition of the requests until the cache shows the deletions.
 fn requeue_for_remaining_work(effective: usize) -> Requeue {
     if effective > 0 { Requeue::After(Duration::ZERO) } else { Requeue::AfterBackoff }
+}
+
+/// Converts the refusal of a status write into the failure of the sync, with upstream's message.
+fn sync_error_from_status_refusal(set: &DaemonSet, refusal: &Refusal) -> SyncError {
+    SyncError::from_refusal_in_namespace(
+        &format!("error storing status for daemon set {}", set.metadata.key()),
+        refusal,
+    )
+}
+
+/// Records an Event about a denied change of a revision or a Pod, and the back-off because of which the next syncs omit the
+/// change. `verb` names the change, for example `release`. Returns `None` if the refusal is not a denial.
+fn report_denied_change(
+    snapshot: &Snapshot,
+    verb: &str,
+    resource: &Resource,
+    object: &Meta,
+    refusal: &Refusal,
+    io: SetIo<'_>,
+) -> Option<SyncError> {
+    if !refusal.error.is_denied() {
+        return None;
+    }
+    io.update_memory(|controller| controller.record_denied_change(snapshot, resource, object));
+    let message = format!("cannot {verb} {} {}", resource.kind(), object.name);
+    let reason = if verb == "delete" { "FailedDelete" } else { "FailedUpdate" };
+    io.record_event(EventType::Warning, reason, format!("Error: {message}: {}", refusal.error));
+    Some(SyncError::from_refusal_in_namespace(&message, refusal))
+}
+
+impl DaemonSetController {
+    fn record_denied_change(&self, snapshot: &Snapshot, resource: &Resource, object: &Meta) {
+        let now = self.context.clock.monotonic_now();
+        self.change_record(snapshot, |record| record.denied_changes_of(resource).record_denial(object, now));
+    }
+}
+
+/// Returns `false` only for a version conflict. Otherwise the server would probably refuse the same request again.
+fn is_likely_permanent(refusal: &Refusal) -> bool {
+    refusal.class != RefusalClass::VersionConflict
 }

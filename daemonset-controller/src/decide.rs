@@ -11,18 +11,16 @@ pub mod revisions;
 pub mod rolling;
 pub mod status;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use common::{explain::BoundedLines, intern::Text, refs::Owner};
+use common::{consistency::STALE_CACHE_RECHECK_INTERVAL, explain::BoundedLines, prelude::*};
 
 use crate::{
-    objects::SharedPod,
-    plan::{DeferredNodeCounts, DeletionReason, Plan, PodCreation, PodDeletion, SelectorProblem, SyncScope},
-    snapshot::{FirstTask, Snapshot},
+    plan::{DeferredNodeCounts, Plan, SelectorProblem, SyncScope},
+    snapshot::{
+        FirstTask, PodsToChange, Snapshot,
+        nodes::{NodePods, RefusedNodeCursors},
+    },
 };
 
 /// Decides what one sync writes. Upstream: `pkg/controller/daemon`, `syncDaemonSet`.
@@ -31,19 +29,15 @@ use crate::{
 /// replace outdated Pods. The sync after an adoption adopts no Pods.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let scope = sync_scope(snapshot);
-    let (adopt, orphans) = match scope {
-        SyncScope::ClaimsOnly if snapshot.first_task == FirstTask::AdoptOrphans => {
-            (snapshot.orphans_to_adopt.clone(), 0)
-        }
-        _ => (Vec::new(), snapshot.orphans_to_adopt.len()),
-    };
+    let orphans = &snapshot.pods_to_change.orphans_to_adopt;
+    let adopts = scope == SyncScope::ClaimsOnly && snapshot.first_task == FirstTask::AdoptOrphans;
     let mut plan = Plan {
         set: Arc::clone(&snapshot.set),
         selector_problem: selector_problem(snapshot),
         sync_scope: scope,
         revision_hash: snapshot.revisions.current_hash.clone(),
-        orphans_to_adopt: adopt,
-        deferred_adoption_count: orphans,
+        orphans_to_adopt: if adopts { orphans.clone() } else { Vec::new() },
+        deferred_adoption_count: if adopts { 0 } else { orphans.len() },
         pod_creations: Vec::new(),
         pod_creation_pause: None,
         pod_deletions: Vec::new(),
@@ -59,29 +53,28 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     }
     match plan.sync_scope {
         SyncScope::Nothing => {
-            plan.waiting_reasons
-                .push(|| "the set is being deleted: its Pods are left to the garbage collector".to_owned());
+            let reason = "the set is being deleted: its Pods are left to the garbage collector";
+            plan.waiting_reasons.push(|| reason.to_owned());
         }
         SyncScope::ClaimsOnly => {
             plan.waiting_reasons.push(|| "Pods are counted once the cache shows their owners".to_owned());
         }
         SyncScope::StatusOnly => {
-            let blocked = snapshot
-                .stale_cache
-                .as_ref()
-                .map(|blocked| blocked.unobserved_write_description.clone())
-                .unwrap_or_default();
-            plan.waiting_reasons.push(|| format!("only the status is written: {blocked}"));
+            if let Some(PendingWrites { description, .. }) = &snapshot.pending_writes {
+                plan.waiting_reasons.push(|| format!("only the status is written: {description}"));
+            }
             plan.status = status::compute_status(&snapshot.set, &snapshot.actionable_nodes.node_counts, false);
         }
         SyncScope::Everything => {
             manage_pods(snapshot, &mut plan);
-            let old = &snapshot.revisions.earlier_revisions;
-            plan.revisions_to_delete = revisions::surplus_revisions(old, snapshot.set.revision_history_limit, |hash| {
-                snapshot.earlier_revision_hashes_on_pods.contains(hash)
-            });
-            let refused = &snapshot.denied_revision_changes.object_names;
-            plan.revisions_to_delete.retain(|revision| !refused.iter().any(|name| **name == *revision.meta.name));
+            let is_live = |hash: &str| snapshot.earlier_revision_hashes_on_pods.contains(hash);
+            plan.revisions_to_delete = revisions::surplus_revisions(
+                &snapshot.revisions.earlier_revisions,
+                snapshot.set.revision_history_limit,
+                is_live,
+            );
+            let denied = &snapshot.denied_revision_changes.object_names;
+            plan.revisions_to_delete.retain(|revision| !denied.iter().any(|name| **name == *revision.meta.name));
             plan.status = status::compute_status(&snapshot.set, &snapshot.actionable_nodes.node_counts, true);
         }
     }
@@ -105,39 +98,30 @@ fn selector_problem(snapshot: &Snapshot) -> Option<SelectorProblem> {
 }
 
 fn sync_scope(snapshot: &Snapshot) -> SyncScope {
-    let Owner { is_deleting: deleting, .. } = &snapshot.owner;
-    if *deleting {
-        SyncScope::Nothing
-    } else if snapshot.stale_cache.is_some() {
-        SyncScope::StatusOnly
-    } else if !snapshot.pods_to_relabel.is_empty()
-        || !snapshot.pods_without_hash_label.is_empty()
-        || (!snapshot.orphans_to_adopt.is_empty() && snapshot.first_task == FirstTask::AdoptOrphans)
-    {
-        SyncScope::ClaimsOnly
-    } else {
-        SyncScope::Everything
+    if snapshot.owner.is_deleting {
+        return SyncScope::Nothing;
     }
+    if snapshot.pending_writes.is_some() {
+        return SyncScope::StatusOnly;
+    }
+    let PodsToChange { orphans_to_adopt, pods_to_relabel, pods_without_hash_label, .. } = &snapshot.pods_to_change;
+    let adopts = !orphans_to_adopt.is_empty() && snapshot.first_task == FirstTask::AdoptOrphans;
+    let is_claims_only = adopts || !pods_to_relabel.is_empty() || !pods_without_hash_label.is_empty();
+    if is_claims_only { SyncScope::ClaimsOnly } else { SyncScope::Everything }
 }
 
 /// Adds creations and deletions as upstream's `manage`; if there are none, those of the rolling update as `rollingUpdate`.
 fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
-    let (nodes, held_back) = (&snapshot.actionable_nodes, &snapshot.nodes_with_delayed_pod_creation);
-    for node in nodes.nodes_needing_pod.nodes.iter().filter(|node| !held_back.contains(&node.name)) {
-        let create =
-            manage::decide_actions_on_node(&node.as_node_view(), &nodes.pod_criteria, snapshot.now).creation_reason;
-        plan.pod_creations
-            .extend(create.map(|lack| PodCreation { node_name: node.name.clone(), creation_reason: lack }));
+    let nodes = &snapshot.actionable_nodes;
+    let (criteria, now) = (&nodes.pod_criteria, snapshot.now);
+    let is_free = |node: &&NodePods| !nodes.delayed_pod_creations.nodes.contains(&node.name);
+    for node in nodes.nodes_needing_pod.nodes.iter().filter(is_free) {
+        let actions = manage::decide_actions_on_node(&node.as_node_view(), criteria, now);
+        plan.pod_creations.extend(actions.creation_reason.map(|reason| node.creation(reason)));
     }
     for node in &nodes.nodes_with_pods_to_delete.nodes {
-        let delete =
-            manage::decide_actions_on_node(&node.as_node_view(), &nodes.pod_criteria, snapshot.now).pods_to_delete;
-        let deletion = |(pod, why): (&_, _)| PodDeletion {
-            pod: Arc::clone(pod),
-            node_name: node.name.clone(),
-            deletion_reason: why,
-        };
-        plan.pod_deletions.extend(delete.into_iter().map(deletion));
+        let actions = manage::decide_actions_on_node(&node.as_node_view(), criteria, now);
+        plan.pod_deletions.extend(actions.pods_to_delete.into_iter().map(|(pod, reason)| node.deletion(pod, reason)));
     }
     plan.deferred_node_counts = DeferredNodeCounts {
         creation_node_count: nodes.nodes_needing_pod.unlisted_count(),
@@ -146,14 +130,9 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     if plan.pod_creations.is_empty() && plan.pod_deletions.is_empty() {
         rolling::decide_rolling_update(snapshot, plan);
     }
-    nodes
-        .refused_node_cursors
-        .creation_cursor
-        .sort_after_cursor(&mut plan.pod_creations, |creation| &creation.node_name);
-    nodes
-        .refused_node_cursors
-        .deletion_cursor
-        .sort_after_cursor(&mut plan.pod_deletions, |deletion| &deletion.node_name);
+    let RefusedNodeCursors { creation_cursor, deletion_cursor } = &nodes.refused_node_cursors;
+    creation_cursor.sort_after_cursor(&mut plan.pod_creations, |creation| &creation.node_name);
+    deletion_cursor.sort_after_cursor(&mut plan.pod_deletions, |deletion| &deletion.node_name);
     let burst = snapshot.decision_settings.burst_replicas;
     plan.deferred_node_counts.creation_node_count += plan.pod_creations.len().saturating_sub(burst);
     plan.deferred_node_counts.deletion_node_count += plan.pod_deletions.len().saturating_sub(burst);
@@ -170,44 +149,31 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
         // All creations that are left are for nodes that wait for an adoption or for the timeout of a lost answer.
         plan.deferred_node_counts.creation_node_count = 0;
     }
-    explain_delayed_creations(snapshot, plan);
-    if snapshot.actionable_nodes.pods_without_node_count > 0 {
-        let untargeted = snapshot.actionable_nodes.pods_without_node_count;
-        plan.waiting_reasons
-            .push(|| format!("{untargeted} Pods are ignored: they are neither bound nor pinned to a node"));
+    let orphans = &snapshot.pods_to_change.orphans_to_adopt;
+    if !orphans.is_empty() {
+        plan.waiting_reasons.push(|| format!("{} Pods are adopted by the next sync", orphans.len()));
     }
-}
-
-/// Returns the nodes that get no Pod now, because a creation for the node got no answer and may still take effect, or because
-/// an orphan on the node is to be adopted first.
-pub(crate) fn nodes_with_delayed_pod_creation<'a>(
-    lost_creates: &BTreeMap<Text, Duration>,
-    orphans: impl Iterator<Item = &'a SharedPod>,
-) -> BTreeSet<Text> {
-    lost_creates.keys().chain(orphans.map(|pod| pod.target_node())).cloned().collect()
-}
-
-fn explain_delayed_creations(snapshot: &Snapshot, plan: &mut Plan) {
-    if !snapshot.orphans_to_adopt.is_empty() {
-        plan.waiting_reasons.push(|| format!("{} Pods are adopted by the next sync", snapshot.orphans_to_adopt.len()));
-    }
-    for node in snapshot.nodes_with_unanswered_pod_creation.keys() {
+    for node in nodes.delayed_pod_creations.unanswered.keys() {
         plan.waiting_reasons
             .push(|| format!("node {node}: a request to create a Pod was not answered, and may have created one"));
+    }
+    let count = nodes.pods_without_node_count;
+    if count > 0 {
+        plan.waiting_reasons.push(|| format!("{count} Pods are ignored: they are neither bound nor pinned to a node"));
     }
 }
 
 /// Returns the time after which the decision may change without an event; `None` if only an event can change it.
 fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
-    match (plan.sync_scope, &snapshot.stale_cache) {
+    match (plan.sync_scope, &snapshot.pending_writes) {
         (SyncScope::Nothing, _) => None,
-        (SyncScope::StatusOnly, Some(blocked)) => Some(blocked.max_wait),
+        (SyncScope::StatusOnly, Some(pending_writes)) => {
+            Some(pending_writes.max_wait.min(STALE_CACHE_RECHECK_INTERVAL))
+        }
         _ => {
-            let due = snapshot
-                .actionable_nodes
-                .next_change_at
-                .and_then(|due| due.duration_since(snapshot.now).try_into().ok());
-            let lost = snapshot.nodes_with_unanswered_pod_creation.values().min().copied();
+            let next_change_at = snapshot.actionable_nodes.next_change_at;
+            let due = next_change_at.and_then(|due| due.duration_since(snapshot.now).try_into().ok());
+            let lost = snapshot.actionable_nodes.delayed_pod_creations.unanswered.values().min().copied();
             let refused =
                 snapshot.denied_revision_changes.retry_after.into_iter().chain(snapshot.denied_pod_changes.retry_after);
             let paused = plan.pod_creation_pause.and_then(|pause| pause.requeue_after());
@@ -219,15 +185,9 @@ fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
 
 /// Returns the time after which a failed Pod is deleted again, in case the deletion of this sync has no effect.
 fn next_failed_pod_deletion(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
-    let failed: BTreeSet<_> = plan
-        .pod_deletions
-        .iter()
-        .filter(|deletion| deletion.deletion_reason == DeletionReason::PodFailed)
-        .map(|deletion| &deletion.node_name)
-        .collect();
-    let nodes =
-        snapshot.actionable_nodes.nodes_with_pods_to_delete.nodes.iter().filter(|node| failed.contains(&node.name));
-    nodes.map(|node| node.next_failed_pod_delay).min()
+    let failed: BTreeSet<_> = plan.deletions_of_failed_pods().map(|deletion| &deletion.node_name).collect();
+    let nodes = snapshot.actionable_nodes.nodes_with_pods_to_delete.nodes.iter();
+    nodes.filter(|node| failed.contains(&node.name)).map(|node| node.next_failed_pod_delay).min()
 }
 
 #[cfg(test)]

@@ -67,20 +67,19 @@
 //!   the DaemonSet is too long.
 
 pub mod decide;
-pub mod metrics;
 pub mod objects;
 pub mod plan;
 pub mod snapshot;
 
 mod act;
 mod failed_pods;
+mod metrics;
 mod node_index;
 mod node_indexes;
 mod node_updates;
 mod observe;
 mod pod_cache;
 mod refused_changes;
-mod unanswered_creations;
 mod watch;
 #[cfg(test)]
 mod world;
@@ -89,34 +88,27 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     app::ProgramDefinition,
-    consistency::Ledger,
-    controller::{Controller, Loop, Observation},
-    events::InvolvedObject,
-    informer::{AnyInformer, Informer, LabelFilterSink, SinkInformer, StoreAndHandlers, handler_from_method},
-    intern::Text,
-    io::{Io, Requeue, SyncError},
-    meta::{NamespacedName, Uid},
-    parsed::ParseCache,
+    consistency::ReadError,
+    controller::QueueConsumer,
+    informer::{LabelFilterSink, SinkInformer, StoreAndHandlers},
+    metrics::Counter,
     pod_creation_pauses::PodCreationPauses,
-    pods::PODS,
-    queue::{BackoffSettings, Queue},
-    runtime::{LoopContext, LoopDefinition, LoopPair, RunningLoop},
+    prelude::*,
+    runtime::LoopGroup,
     second_writer::OwnedWrites,
-    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tunable, WorkersFlag},
-    store::Store,
+    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Tunable, WorkersFlag},
 };
 use jiff::Timestamp;
 
 use crate::{
-    act::Note,
     failed_pods::BackoffBounds,
-    metrics::ControllerMetrics,
+    metrics::register_decided_nodes,
     node_indexes::{DaemonSetRecord, NodeIndexes},
-    node_updates::NodeUpdateLoop,
-    objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, Node, ParsedPodTemplate, REVISION_HASH_LABEL},
-    plan::{DeletionReason, Plan},
+    node_updates::NodeUpdates,
+    objects::{ControllerRevision, DAEMON_SETS, Node, REVISION_HASH_LABEL},
+    plan::{Plan, SelectorProblem, SyncScope},
     pod_cache::PodCache,
-    snapshot::{DecisionSettings, FirstTask, Snapshot, nodes::NodeCursor},
+    snapshot::{DecisionSettings, FirstTask, PodsToChange, Snapshot},
     watch::EventHandlers,
 };
 
@@ -186,208 +178,145 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
 /// The loop that syncs DaemonSets. It owns the caches, and the memory that outlives a sync.
 pub struct DaemonSetController {
     context: LoopContext,
-    queue: Queue<NamespacedName>,
-    sets: Informer<DaemonSet>,
-    pods: SinkInformer<LabelFilterSink<PodCache>>,
-    pod_store: Arc<Store<CachedPod>>,
-    nodes: Informer<Node>,
-    revisions: Informer<ControllerRevision>,
-    ledger: Ledger,
-    pod_creation_pauses: PodCreationPauses,
-    node_indexes: Arc<NodeIndexes>,
-    templates: Arc<ParseCache<ParsedPodTemplate>>,
     watch: Arc<EventHandlers>,
-    metrics: ControllerMetrics,
-    limits: DecisionSettings,
-    failed_pods: BackoffBounds,
-    reads_own_writes: bool,
+    pods: Arc<PodInformer>,
+    nodes: Arc<Store<Node>>,
+    revisions: Arc<Store<ControllerRevision>>,
+    decided_nodes: Counter,
+    decision_settings: DecisionSettings,
+    wait_policy: WaitPolicy,
 }
 
 fn start_loops(context: LoopContext) -> Arc<dyn RunningLoop> {
-    let queue = context.new_queue("daemonset", BackoffSettings::default());
-    let node_updates = context.new_queue("daemonset-node-updates", BackoffSettings::default());
+    let (queue, node_update_queue) = (context.new_queue("daemonset"), context.new_queue(NodeUpdates::QUEUE_NAME));
     let workers = context.settings.worker_count(&CONCURRENT_DAEMON_SET_SYNCS);
-    let controller = Arc::new(DaemonSetController::new(context.clone(), queue.clone(), node_updates.clone()));
-    let nodes = Arc::new(NodeUpdateLoop(Arc::clone(&controller)));
-    Arc::new(LoopPair {
-        main_loop: Loop::start(DAEMON_SET_LOOP.name, context.clone(), controller, queue, workers),
-        auxiliary_loop: Loop::start("daemonset-node-updates", context, nodes, node_updates, workers),
-        name: "nodeUpdates",
-    })
+    let controller = Arc::new(DaemonSetController::new(context.clone(), queue.clone(), node_update_queue.clone()));
+    let node_updates = Arc::new(QueueConsumer(NodeUpdates(Arc::clone(&controller))));
+    Arc::new(LoopGroup(vec![
+        ("daemonSets", Loop::start(DAEMON_SET_LOOP.name, context.clone(), controller, queue, workers)),
+        ("nodeUpdates", Loop::start(NodeUpdates::QUEUE_NAME, context, node_updates, node_update_queue, workers)),
+    ]))
 }
 
 impl DaemonSetController {
-    /// Starts the informers. Their handlers add keys of DaemonSets to `queue`, and keys of changed nodes to `node_updates`.
-    pub fn new(context: LoopContext, queue: Queue<NamespacedName>, node_updates: Queue<NamespacedName>) -> Self {
-        let settings = Arc::clone(&context.settings);
-        let timeout = settings.tuned_duration(&EXPECTATIONS_TIMEOUT);
-        let ledger = context.new_ledger();
-        let pauses = PodCreationPauses::new(context.clock.clone(), timeout);
-        let rosters = Arc::new(NodeIndexes::default());
-        let templates = Arc::new(ParseCache::default());
-        let store: Arc<Store<DaemonSet>> = Arc::default();
+    /// Starts the informers. Their handlers add keys of DaemonSets to `queue`, and keys of changed nodes to `node_update_queue`.
+    pub fn new(context: LoopContext, queue: Queue<NamespacedName>, node_update_queue: Queue<NamespacedName>) -> Self {
+        let settings = &context.settings;
+        let failed_pod_backoff_bounds = BackoffBounds {
+            initial_delay: settings.tuned_duration(&FAILED_POD_BACKOFF_INITIAL_DELAY),
+            max_delay: settings.tuned_duration(&FAILED_POD_BACKOFF_MAX_DELAY),
+        };
+        let expectations_timeout = settings.tuned_duration(&EXPECTATIONS_TIMEOUT);
         let watch = Arc::new(EventHandlers {
-            daemon_set_queue: queue.clone(),
-            node_update_queue: node_updates,
-            daemon_set_store: Arc::clone(&store),
-            ledger: ledger.clone(),
-            pod_creation_pauses: pauses.clone(),
-            node_indexes: Arc::clone(&rosters),
-            parsed_templates: Arc::clone(&templates),
+            daemon_set_queue: queue,
+            node_update_queue,
+            daemon_set_store: Arc::default(),
+            ledger: context.ledger(),
+            pod_creation_pauses: PodCreationPauses::new(context.clock.clone(), expectations_timeout),
+            node_indexes: Arc::new(NodeIndexes::new(failed_pod_backoff_bounds)),
+            parsed_templates: Arc::default(),
         });
-        let sets = context.start_informer(store, handler_from_method(&watch, EventHandlers::on_set));
-        let nodes = context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_node));
-        let revisions = context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_revision));
-        let pod_store: Arc<Store<CachedPod>> = Arc::default();
-        let cached =
-            StoreAndHandlers::new(Arc::clone(&pod_store), vec![handler_from_method(&watch, EventHandlers::on_pod)]);
-        let cache = PodCache { store_sink: cached, node_indexes: Arc::clone(&rosters) };
-        let pods = SinkInformer::start_with_label(
-            context.api.clone(),
-            context.long_lived_cache_config(),
-            REVISION_HASH_LABEL,
-            cache,
-        );
+        let on_set = handler_from_method(&watch, EventHandlers::on_set);
+        context.start_informer(Arc::clone(&watch.daemon_set_store), on_set);
+        let waits_for_versions = settings.waits_for_own_writes(&STALE_CONTROLLER_CONSISTENCY_DAEMON_SET);
         Self {
-            metrics: ControllerMetrics::new(&context.metrics),
-            limits: read_decision_settings(&settings),
-            failed_pods: BackoffBounds {
-                initial_delay: settings.tuned_duration(&FAILED_POD_BACKOFF_INITIAL_DELAY),
-                max_delay: settings.tuned_duration(&FAILED_POD_BACKOFF_MAX_DELAY),
+            pods: start_pod_informer(&context, &watch),
+            nodes: context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_node)),
+            revisions: context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_revision)),
+            decided_nodes: register_decided_nodes(&context.metrics),
+            decision_settings: DecisionSettings {
+                burst_replicas: settings.tuned_nonzero_count(&BURST_REPLICAS),
+                allows_comparison_operators: settings.is_feature_gate_on(&TAINT_TOLERATION_COMPARISON_OPERATORS),
             },
-            reads_own_writes: settings.waits_for_own_writes(&STALE_CONTROLLER_CONSISTENCY_DAEMON_SET),
+            wait_policy: if waits_for_versions { WaitPolicy::WrittenVersions } else { WaitPolicy::ConflictsOnly },
             context,
-            queue,
-            sets,
-            pods,
-            pod_store,
-            nodes,
-            revisions,
-            ledger,
-            pod_creation_pauses: pauses,
-            node_indexes: rosters,
-            templates,
             watch,
         }
     }
 
     /// Calls `change` with the data that the controller keeps about the snapshot's DaemonSet.
     fn change_record(&self, snapshot: &Snapshot, change: impl FnOnce(&mut DaemonSetRecord)) {
-        self.node_indexes.with_record(&snapshot.set.metadata.key(), &snapshot.owner.uid, change);
-    }
-
-    /// Records a lost answer to a creation. While the creation may still take effect, the node gets no other Pod.
-    fn record_unanswered_creation(&self, snapshot: &Snapshot, node: &Text) {
-        let nodes = [
-            &snapshot.actionable_nodes.nodes_needing_pod,
-            &snapshot.actionable_nodes.nodes_with_unavailable_outdated_pod,
-            &snapshot.actionable_nodes.nodes_with_available_outdated_pod,
-        ];
-        let listed = nodes.into_iter().flat_map(|listed| &listed.nodes).find(|listed| listed.name == *node);
-        let known = listed.into_iter().flat_map(|listed| &listed.pods).map(|pod| pod.meta().uid.clone()).collect();
-        let until = self.context.clock.monotonic_now() + self.ledger.unanswered_creation_timeout();
-        self.change_record(snapshot, |record| {
-            record.unanswered_pod_creations.record_unanswered_creation(node, known, until);
-        });
+        self.watch.node_indexes.with_record(&snapshot.set.metadata.key(), &snapshot.owner.uid, change);
     }
 }
 
-fn read_decision_settings(settings: &OperatorSettings) -> DecisionSettings {
-    DecisionSettings {
-        burst_replicas: settings.tuned_nonzero_count(&BURST_REPLICAS),
-        allows_comparison_operators: settings.is_feature_gate_on(&TAINT_TOLERATION_COMPARISON_OPERATORS),
-    }
+type PodInformer = SinkInformer<LabelFilterSink<PodCache>>;
+
+/// Starts the cache of the Pods with the hash label, which changes together with the node indexes.
+fn start_pod_informer(context: &LoopContext, handlers: &Arc<EventHandlers>) -> Arc<PodInformer> {
+    let pod_cache = PodCache {
+        store_sink: StoreAndHandlers::new(Arc::default(), vec![handler_from_method(handlers, EventHandlers::on_pod)]),
+        node_indexes: Arc::clone(&handlers.node_indexes),
+    };
+    let config = context.long_lived_cache_config();
+    let pods = SinkInformer::start_with_label(context.api.clone(), config, REVISION_HASH_LABEL, pod_cache);
+    let pods = Arc::new(pods);
+    context.add_informer(Arc::<PodInformer>::clone(&pods), pods.store());
+    pods
 }
 
 impl Controller for DaemonSetController {
     type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = Note;
 
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("daemonset_controller_stale_sync_skips_total");
 
-    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
-        self.observe(key, now)
+    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Snapshot, NoSnapshot> {
+        let EventHandlers { daemon_set_store, ledger, node_indexes, .. } = &*self.watch;
+        let read = {
+            // While this guard exists, the node indexes have all Pods of the cache, and so the writes that the ledger finds there.
+            let _unchanged = node_indexes.lock_against_pod_changes();
+            // The ledger has no creations with lost answers, because the controller records them by node.
+            ledger.read(daemon_set_store, key, self.wait_policy, |_| HashSet::default())
+        };
+        if matches!(read, Err(ReadError::Gone)) {
+            node_indexes.remove_stale_record(key, None);
+        }
+        let (set, pending_writes) = read?;
+        let uid = set.metadata.uid.clone();
+        let snapshot = self.read_snapshot(set, pending_writes, now);
+        self.watch.forget_set_if_deleted(key, &uid);
+        snapshot
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, SyncError> {
-        act::act(snapshot, plan, io).await
-    }
-
-    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
-        (InvolvedObject::new(DAEMON_SETS, &snapshot.set.metadata), snapshot.owner.uid.clone())
-    }
-
-    fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
-        let owner = &snapshot.owner.uid;
-        match note {
-            Note::InvalidSelector(problem) => {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Self>) -> Result<Requeue, SyncError> {
+        match (&plan.selector_problem, plan.sync_scope) {
+            (Some(problem @ SelectorProblem::EmptySelector), _) => {
+                io.record_event(EventType::Warning, "SelectingAll", problem.to_string());
+            }
+            (Some(SelectorProblem::InvalidSelector(error)), _) => io.update_memory(|_| {
                 let key = snapshot.set.metadata.key();
-                tracing::error!(logger = "daemonset", key = %key, err = %problem, "Error converting DaemonSet selector");
-            }
-            Note::OwnerDeletedOrReplaced => {
-                self.change_record(snapshot, |record| record.first_task_of_next_sync = FirstTask::AdoptOrphans);
-            }
-            Note::RevisionChangeDenied(revision) => {
-                let now = self.context.clock.monotonic_now();
-                self.change_record(snapshot, |record| record.denied_revision_changes.record_denial(&revision, now));
-            }
-            Note::PodStoredWithoutLabel(pod) => self.pods.add_object_hidden_from_watch(*pod),
-            Note::PodChangeDenied(pod) => {
-                let now = self.context.clock.monotonic_now();
-                self.change_record(snapshot, |record| record.denied_pod_changes.record_denial(&pod, now));
-            }
-            Note::RevisionNameTaken(taken) => {
-                self.change_record(snapshot, |record| record.taken_revision_name_and_hash = taken);
-            }
-            Note::PodCreationEnded(outcome) => {
-                self.pod_creation_pauses.record(owner, snapshot.set.metadata.generation, outcome);
-            }
-            Note::PodCreationAnswerLost(node) => self.record_unanswered_creation(snapshot, &node),
-            Note::PodCreationRefused(node) => {
-                self.change_record(snapshot, |record| {
-                    record.refused_node_cursors.creation_cursor = NodeCursor(Some(node));
-                });
-            }
-            Note::PodDeletionRefused(node) => {
-                self.change_record(snapshot, |record| {
-                    record.refused_node_cursors.deletion_cursor = NodeCursor(Some(node));
-                });
-            }
-            Note::PodDeletionAnswerLost(pod) => {
-                let pod = pod.meta();
-                self.ledger.record_deletion(owner, PODS, &pod.namespace, &pod.name, &pod.uid);
+                tracing::error!(logger = "daemonset", key = %key, err = %error, "Error converting DaemonSet selector");
+            }),
+            (None, SyncScope::Nothing) => {}
+            (None, SyncScope::StatusOnly) => act::write_status(plan, io).await?,
+            (None, SyncScope::ClaimsOnly | SyncScope::Everything) => {
+                return act::claim_and_manage(snapshot, plan, io).await;
             }
         }
+        Ok(Requeue::AfterPlannedDelay)
+    }
+
+    fn object(snapshot: &Snapshot) -> InvolvedObject {
+        InvolvedObject::new(DAEMON_SETS, &snapshot.set.metadata)
     }
 
     /// Begins or extends the back-off of nodes with failed Pods. Also decides whether the next sync may adopt Pods.
     fn record_plan(&self, snapshot: &Snapshot, plan: &Plan) {
-        let failed: Vec<_> = plan
-            .pod_deletions
-            .iter()
-            .filter(|deletion| deletion.deletion_reason == DeletionReason::PodFailed)
-            .collect();
-        let turn = if plan.orphans_to_adopt.is_empty() { FirstTask::AdoptOrphans } else { FirstTask::ManagePods };
-        if (failed.is_empty() && turn == snapshot.first_task) || !plan.claims_objects() {
+        let mut failed = plan.deletions_of_failed_pods().peekable();
+        let first_task = if plan.orphans_to_adopt.is_empty() { FirstTask::AdoptOrphans } else { FirstTask::ManagePods };
+        if !plan.claims_objects() || (failed.peek().is_none() && first_task == snapshot.first_task) {
             return;
         }
         self.change_record(snapshot, |record| {
-            record.first_task_of_next_sync = turn;
+            record.first_task_of_next_sync = first_task;
             for deletion in failed {
-                record.failed_pod_backoff.record_failed_pod_deletion(
-                    &deletion.node_name,
-                    self.failed_pods,
-                    snapshot.now,
-                );
-                if let Some(roster) = &mut record.node_index {
-                    roster.mark_contribution_undecided(&deletion.node_name);
-                }
+                record.record_failed_pod_deletion(&deletion.node_name, snapshot.now);
             }
         });
     }
@@ -396,20 +325,11 @@ impl Controller for DaemonSetController {
     ///
     /// Also removes the data about a DaemonSet that was deleted during the sync, because no later event removes them.
     fn after_sync(&self, snapshot: &Snapshot) {
-        for pod in
-            snapshot.pods_to_release.iter().chain(&snapshot.pods_without_hash_label).chain(&snapshot.orphans_to_adopt)
-        {
+        let PodsToChange { orphans_to_adopt, pods_to_release, pods_without_hash_label, .. } = &snapshot.pods_to_change;
+        for pod in pods_to_release.iter().chain(pods_without_hash_label).chain(orphans_to_adopt) {
             self.pods.reread_if_hidden_from_watch(pod.meta());
         }
         self.watch.forget_set_if_deleted(&snapshot.set.metadata.key(), &snapshot.owner.uid);
-    }
-
-    fn ledger(&self) -> Option<&Ledger> {
-        Some(&self.ledger)
-    }
-
-    fn informers(&self) -> Vec<&dyn AnyInformer> {
-        vec![&self.sets, &self.pods, &self.nodes, &self.revisions]
     }
 }
 

@@ -12,10 +12,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound,
     sync::Arc,
-    time::Duration,
 };
 
-use common::{intern::Text, meta::Uid, selector::Selector};
+use common::prelude::*;
 use jiff::Timestamp;
 use smallvec::SmallVec;
 
@@ -26,23 +25,16 @@ use crate::{
         contribution::{NodeContribution, compute_node_contribution},
         rolling::{RollingUpdateLimits, max_deletions_on_ineligible_nodes, pod_criteria},
     },
+    failed_pods::FailedPodBackoff,
     objects::{DaemonSet, ParsedPodTemplate, SharedPod},
     snapshot::nodes::{
-        ActionableNodes, Eligibility, NodeCursor, NodeList, NodePods, NodeView, PodCriteria, RefusedNodeCursors,
-        ReplacementOrder, pod_sort_key,
+        ActionableNodes, DelayedPodCreations, Eligibility, NodeCursor, NodeList, NodePods, NodeView, PodCriteria,
+        RefusedNodeCursors, ReplacementOrder, pod_sort_key,
     },
 };
 
 /// Greatest number of nodes without an available Pod that an explanation names.
 const MAX_EXPLAINED_NODES: usize = 3;
-
-/// The delays of the deletion of failed Pods, by node.
-pub(crate) trait FailedPodDelays {
-    /// Returns the time before which a failed Pod on the node is not deleted; `None` if it may be deleted now.
-    fn failed_pod_deletion_delayed_until(&self, node: &Text) -> Option<Timestamp>;
-    /// Returns the delay that would follow if a failed Pod on the node were deleted now.
-    fn next_failed_pod_delay(&self, node: &Text) -> Duration;
-}
 
 /// The nodes of one DaemonSet with their Pods, and the sums over all nodes.
 pub(crate) struct NodeIndex {
@@ -83,12 +75,12 @@ struct IndexedNode {
     /// The Pods of the node, ordered by [`pod_sort_key`].
     pods: SmallVec<[SharedPod; 1]>,
     /// The contribution of this node to the totals; all counts are 0 before the first decision.
-    standing: NodeContribution,
+    contribution: NodeContribution,
 }
 
 impl IndexedNode {
     fn new(eligibility: Eligibility) -> Self {
-        Self { eligibility, pods: SmallVec::new(), standing: NodeContribution::default() }
+        Self { eligibility, pods: SmallVec::new(), contribution: NodeContribution::default() }
     }
 
     fn insert(&mut self, pod: &SharedPod) {
@@ -111,7 +103,7 @@ impl NodeIndex {
         pods: Vec<SharedPod>,
         nodes: impl Iterator<Item = Text>,
     ) -> Self {
-        let mut roster = Self {
+        let mut node_index = Self {
             selector: set.selector.clone(),
             template,
             criteria: pod_criteria(set, "", &BTreeSet::new(), 0),
@@ -125,12 +117,12 @@ impl NodeIndex {
             decided: 0,
         };
         for node in nodes {
-            roster.mark_eligibility_undecided(&node);
+            node_index.mark_eligibility_undecided(&node);
         }
         for pod in pods.iter().filter(|pod| pod.is_controlled_by(&set.metadata.name, &set.metadata.uid)) {
-            roster.insert_pod(pod);
+            node_index.insert_pod(pod);
         }
-        roster
+        node_index
     }
 
     /// Compares the selector of the node index with that of `set`. If they differ, a new node index must be built.
@@ -248,11 +240,6 @@ impl NodeIndex {
         self.nodes.get(node).is_some_and(|node| node.pods.iter().any(|pod| !known.contains(&pod.meta().uid)))
     }
 
-    /// Counts those of the `nodes` that do not need a first Pod. A Pod that is created on such a node is a second Pod.
-    pub(crate) fn count_nodes_not_needing_pod<'a>(&self, nodes: impl Iterator<Item = &'a Text>) -> usize {
-        nodes.filter(|node| !self.totals.node_lists.nodes_needing_pod.contains(*node)).count()
-    }
-
     /// Whether the DaemonSet has Pods on this node, including terminating Pods.
     pub(crate) fn has_pods_on(&self, node: &Text) -> bool {
         self.nodes.get(node).is_some_and(|node| !node.pods.is_empty())
@@ -287,38 +274,38 @@ impl NodeIndex {
         hash: &str,
         same_hashes: &BTreeSet<Text>,
         now: Timestamp,
-        around: &dyn FailedPodDelays,
+        failed_pod_backoff: &FailedPodBackoff,
     ) {
         self.changed.extend(self.totals.take_nodes_with_expired_timer(now));
-        self.update_contributions(pod_criteria(set, hash, same_hashes, self.totals.node_counts.desired), now, around);
+        let criteria = pod_criteria(set, hash, same_hashes, self.totals.node_counts.desired);
+        self.update_contributions(criteria, now, failed_pod_backoff);
         // The number of desired nodes may have changed, and with it whether a `maxSurge` in percent is zero.
         let criteria = pod_criteria(set, hash, same_hashes, self.totals.node_counts.desired);
         if criteria != self.criteria {
-            self.update_contributions(criteria, now, around);
+            self.update_contributions(criteria, now, failed_pod_backoff);
         }
     }
 
     /// Decides the contribution of the changed nodes or, with new criteria, of every node.
-    fn update_contributions(&mut self, criteria: PodCriteria, now: Timestamp, around: &dyn FailedPodDelays) {
+    fn update_contributions(&mut self, criteria: PodCriteria, now: Timestamp, failed_pod_backoff: &FailedPodBackoff) {
         if self.criteria != criteria {
             self.criteria = criteria;
             self.changed.extend(self.nodes.keys().cloned());
         }
         for name in std::mem::take(&mut self.changed) {
             let Some(node) = self.nodes.get_mut(&name) else { continue };
-            self.totals.subtract_contribution(&name, &node.standing);
+            self.totals.subtract_contribution(&name, &node.contribution);
             if node.pods.is_empty() && !node.eligibility.should_run() {
                 self.nodes.remove(&name);
                 continue;
             }
-            let failed_until = around.failed_pod_deletion_delayed_until(&name);
             let view = NodeView {
                 eligibility: node.eligibility,
                 pods: &node.pods,
-                failed_pod_deletion_delayed_until: failed_until,
+                failed_pod_deletion_delayed_until: failed_pod_backoff.deletion_delayed_until(&name, now),
             };
-            node.standing = compute_node_contribution(&view, &self.criteria, now);
-            self.totals.add_contribution(&name, &node.standing);
+            node.contribution = compute_node_contribution(&view, &self.criteria, now);
+            self.totals.add_contribution(&name, &node.contribution);
             self.decided += 1;
         }
     }
@@ -331,44 +318,59 @@ impl NodeIndex {
         set: &DaemonSet,
         burst: usize,
         cursors: &RefusedNodeCursors,
-        held_back: &BTreeSet<Text>,
-        around: &dyn FailedPodDelays,
+        delayed_pod_creations: DelayedPodCreations,
+        now: Timestamp,
+        failed_pod_backoff: &FailedPodBackoff,
     ) -> ActionableNodes {
         let none = BTreeSet::new();
+        let node_pods = |name: &Text| {
+            let node = self.nodes.get(name)?;
+            Some(NodePods {
+                name: name.clone(),
+                eligibility: node.eligibility,
+                pods: node.pods.to_vec(),
+                failed_pod_deletion_delayed_until: failed_pod_backoff.deletion_delayed_until(name, now),
+                next_failed_pod_delay: failed_pod_backoff.next_delay(name, now),
+            })
+        };
         let take_without = |list: &BTreeSet<Text>, without: &BTreeSet<Text>, at_most: usize, cursor: &NodeCursor| {
             let names = nodes_after_cursor(list, cursor).filter(|name| !without.contains(*name)).take(at_most);
             NodeList {
-                nodes: names.filter_map(|name| self.node_pods(name, around)).collect(),
+                nodes: names.filter_map(node_pods).collect(),
                 total_count: list.len() - without.iter().filter(|name| list.contains(*name)).count(),
             }
         };
         let take = |list: &BTreeSet<Text>, at_most, cursor: &NodeCursor| take_without(list, &none, at_most, cursor);
-        let RefusedNodeCursors { creation_cursor: create, deletion_cursor: delete } = cursors;
-        let NodeIndexTotals { node_counts: tally, node_lists: lists, .. } = &self.totals;
+        let RefusedNodeCursors { creation_cursor, deletion_cursor } = cursors;
+        let NodeIndexTotals { node_counts, node_lists: lists, .. } = &self.totals;
+        let delayed = &delayed_pod_creations.nodes;
         let replacement = self.criteria.replacement_order;
         let (replace, waits) = match replacement {
-            ReplacementOrder::CreateFirst => (create, held_back),
-            ReplacementOrder::DeleteFirst | ReplacementOrder::OnDelete => (delete, &none),
+            ReplacementOrder::CreateFirst => (creation_cursor, delayed),
+            ReplacementOrder::DeleteFirst | ReplacementOrder::OnDelete => (deletion_cursor, &none),
         };
-        let room = RollingUpdateLimits::new(set, tally.desired)
-            .map_or(0, |limits| limits.remaining_replacement_count(tally, replacement));
+        let room = RollingUpdateLimits::new(set, node_counts.desired)
+            .map_or(0, |limits| limits.remaining_replacement_count(node_counts, replacement));
+        let unanswered = delayed_pod_creations.unanswered.keys();
+        let possible_second_pod_count = unanswered.filter(|node| !lists.nodes_needing_pod.contains(*node)).count();
+        let max_ineligible = max_deletions_on_ineligible_nodes(node_counts);
         ActionableNodes {
             pod_criteria: self.criteria.clone(),
-            node_counts: *tally,
+            node_counts: *node_counts,
             refused_node_cursors: cursors.clone(),
-            nodes_needing_pod: take_without(&lists.nodes_needing_pod, held_back, burst, create),
-            nodes_with_pods_to_delete: take(&lists.nodes_with_pods_to_delete, burst, delete),
+            nodes_needing_pod: take_without(&lists.nodes_needing_pod, delayed, burst, creation_cursor),
+            nodes_with_pods_to_delete: take(&lists.nodes_with_pods_to_delete, burst, deletion_cursor),
             nodes_with_unavailable_outdated_pod: take_without(
                 &lists.nodes_with_unavailable_outdated_pod,
                 waits,
                 burst,
                 replace,
             ),
-            nodes_with_unneeded_outdated_pod: take(&lists.nodes_with_unneeded_outdated_pod, burst, delete),
+            nodes_with_unneeded_outdated_pod: take(&lists.nodes_with_unneeded_outdated_pod, burst, deletion_cursor),
             ineligible_nodes_with_available_pod: take(
                 &lists.ineligible_nodes_with_available_pod,
-                burst.min(max_deletions_on_ineligible_nodes(tally)),
-                delete,
+                burst.min(max_ineligible),
+                deletion_cursor,
             ),
             nodes_with_available_outdated_pod: take_without(
                 &lists.nodes_with_available_outdated_pod,
@@ -377,20 +379,11 @@ impl NodeIndex {
                 replace,
             ),
             blocking_nodes: take(&lists.blocking_nodes, MAX_EXPLAINED_NODES, &NodeCursor::default()),
+            possible_second_pod_count,
+            delayed_pod_creations,
             pods_without_node_count: self.untargeted.len(),
             next_change_at: self.totals.first_change_at(),
         }
-    }
-
-    fn node_pods(&self, name: &Text, around: &dyn FailedPodDelays) -> Option<NodePods> {
-        let node = self.nodes.get(name)?;
-        Some(NodePods {
-            name: name.clone(),
-            eligibility: node.eligibility,
-            pods: node.pods.to_vec(),
-            failed_pod_deletion_delayed_until: around.failed_pod_deletion_delayed_until(name),
-            next_failed_pod_delay: around.next_failed_pod_delay(name),
-        })
     }
 }
 

@@ -10,10 +10,8 @@ use std::{ops::Deref, sync::Arc};
 
 use common::{
     head::ObjectHead,
-    meta::{Annotations, Meta},
-    object::{Object, Resource},
+    prelude::*,
     revision::{self, CONTROLLER_REVISIONS},
-    store::{ByController, OrphansByNamespace},
     wire::{MessageSchema, messages},
 };
 use serde::Deserialize;
@@ -31,8 +29,7 @@ pub type SharedPod = Arc<CachedPod>;
 pub type SharedRevision = Arc<ControllerRevision>;
 
 /// The resource `daemonsets`, for requests, informers and owner references.
-pub const DAEMON_SETS: Resource =
-    Resource { group: "apps", version: "v1", plural: "daemonsets", kind: "DaemonSet", is_namespaced: true };
+pub const DAEMON_SETS: Resource = Resource::namespaced("apps", "v1", "daemonsets", "DaemonSet");
 
 /// Label of Pods and revisions with the hash of the revision. The watch of Pods selects this label.
 pub const REVISION_HASH_LABEL: &str = "controller-revision-hash";
@@ -63,26 +60,19 @@ impl Deref for ControllerRevision {
     }
 }
 
-impl AsRef<revision::ControllerRevision> for ControllerRevision {
-    fn as_ref(&self) -> &revision::ControllerRevision {
-        &self.0
-    }
-}
-
 impl Object for ControllerRevision {
     const RESOURCE: Resource = CONTROLLER_REVISIONS;
     type Indexes = (ByController, OrphansByNamespace);
 
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::CONTROLLER_REVISION);
     const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
-        Some(|head| head.controller_kind().is_none_or(|kind| kind == DAEMON_SETS.kind));
+        Some(|head| head.controller_kind().is_none_or(|kind| kind == DAEMON_SETS.kind()));
 
     fn meta(&self) -> &Meta {
         &self.0.meta
     }
 
     fn drop_unneeded_fields(&mut self) {
-        self.0.meta.annotations = Annotations::default();
-        self.0.meta.finalizers = Box::default();
+        self.0.meta.drop_annotations_and_finalizers();
     }
 }

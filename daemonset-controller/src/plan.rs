@@ -1,10 +1,8 @@
 //! The plan of a sync: adoptions, Pods to create and to delete, the status, and the revisions to delete.
 
-mod explain;
-
 use std::{fmt, sync::Arc, time::Duration};
 
-use common::{explain::BoundedLines, intern::Text, pod_creation_pauses::PodCreationPause, selector::SelectorError};
+use common::{explain::BoundedLines, pod_creation_pauses::PodCreationPause, prelude::*, selector::SelectorError};
 
 use crate::{
     objects::{DaemonSet, DaemonSetStatus, SharedPod, SharedRevision},
@@ -182,8 +180,48 @@ impl Plan {
             && self.status.must_replace(&self.set.status)
     }
 
+    /// Returns the deletions of failed Pods, which begin or extend the back-off of their nodes.
+    pub fn deletions_of_failed_pods(&self) -> impl Iterator<Item = &PodDeletion> {
+        self.pod_deletions.iter().filter(|deletion| deletion.deletion_reason == DeletionReason::PodFailed)
+    }
+
     /// Whether the sync writes revisions and claims Pods.
     pub fn claims_objects(&self) -> bool {
         matches!(self.sync_scope, SyncScope::ClaimsOnly | SyncScope::Everything)
+    }
+}
+
+impl SyncPlan for Plan {
+    fn situation(&self) -> String {
+        if self.selector_problem.is_some() {
+            return String::new();
+        }
+        let NodeCounts { desired, current, ready, available, updated, misscheduled, .. } = self.node_counts;
+        format!(
+            "{desired} nodes should run a Pod: {current} have one, {ready} ready, {available} available, {updated} of revision {}; {misscheduled} other nodes have one",
+            self.revision_hash,
+        )
+    }
+
+    fn wait_reasons(&self) -> Vec<String> {
+        if let Some(problem) = &self.selector_problem {
+            return vec![problem.to_string()];
+        }
+        let mut waiting = self.waiting_reasons.clone().into_vec();
+        let deferred = self.deferred_node_counts.total();
+        if deferred > 0 {
+            waiting.push(format!("{deferred} more nodes are left to the next syncs"));
+        }
+        let end_of_pause = self.pod_creation_pause.and_then(|pause| pause.requeue_after());
+        let is_explained = self.sync_scope == SyncScope::StatusOnly || self.requeue_after == end_of_pause;
+        if let Some(due) = self.requeue_after.filter(|_| !is_explained) {
+            let seconds = due.as_secs().saturating_add(u64::from(due.subsec_nanos() > 0));
+            waiting.push(format!("a Pod becomes available, or a failed Pod may be deleted, in {seconds}s"));
+        }
+        waiting
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        self.requeue_after
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use common::{
     informer::{ObjectHead, Sink, StoreAndHandlers, StoreSink},
-    meta::{Meta, ResourceVersion},
-    store::{CacheEntry, ChangeOrigin, Store},
+    prelude::*,
+    store::CacheEntry,
 };
 
 use crate::{node_indexes::NodeIndexes, objects::CachedPod};

@@ -3,12 +3,7 @@ use std::{
     time::Duration,
 };
 
-use common::{
-    clock::Instant,
-    intern::Text,
-    meta::{Meta, ResourceVersion, Uid},
-    refs::HasMeta,
-};
+use common::prelude::*;
 
 use crate::snapshot::DeniedChanges;
 

@@ -3,13 +3,9 @@
 pub mod nodes;
 pub mod revisions;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use common::{intern::Text, pod_creation_pauses::PodCreationPause, refs::Owner};
+use common::{pod_creation_pauses::PodCreationPause, prelude::*};
 use jiff::Timestamp;
 
 use crate::objects::{DaemonSet, ParsedPodTemplate, SharedPod};
@@ -31,35 +27,57 @@ pub struct Snapshot {
     pub denied_revision_changes: DeniedChanges,
     /// Pods with an adoption, a release or a relabelling that the server has denied, and the time until the next retry.
     pub denied_pod_changes: DeniedChanges,
-    /// Orphans that the selector matches and that are not terminating.
-    pub orphans_to_adopt: Vec<SharedPod>,
+    /// The Pods to adopt, to release and to relabel.
+    pub pods_to_change: PodsToChange,
     /// The work of this sync if there are orphans: their adoption, or the creation and deletion of Pods.
     pub first_task: FirstTask,
-    /// Pods to release, because the selector no longer matches them.
-    pub pods_to_release: Vec<SharedPod>,
-    /// Pods to relabel with the hash of the current revision, because they have the hash of a duplicate of that revision.
-    pub pods_to_relabel: Vec<SharedPod>,
-    /// Pods without the label `controller-revision-hash`, which the watch of Pods selects. The sync restores the label with an
-    /// empty value, because the revision of these Pods is unknown.
-    pub pods_without_hash_label: Vec<SharedPod>,
     /// The hashes of those earlier revisions that Pods still have. Such revisions are not deleted.
     pub earlier_revision_hashes_on_pods: BTreeSet<Text>,
     /// The counts of the nodes, and the nodes on which this sync can act.
     pub actionable_nodes: ActionableNodes,
-    /// Nodes for which a creation got no answer, each with the time until the creation can no longer take effect.
-    pub nodes_with_unanswered_pod_creation: BTreeMap<Text, Duration>,
-    /// Number of nodes with an unanswered creation that need no first Pod. There, the creation counts as a second Pod.
-    pub possible_second_pod_count: usize,
-    /// Nodes that get no Pod now, because a creation got no answer or an orphan on the node is to be adopted first.
-    pub nodes_with_delayed_pod_creation: BTreeSet<Text>,
-    /// The write of this process that the caches do not show, so no Pods are created or deleted; `None` without such a write.
-    pub stale_cache: Option<StaleCache>,
+    /// The writes of this process that the caches do not show yet. Until they do, no Pods are created or deleted.
+    pub pending_writes: Option<PendingWrites>,
     /// The pause in which no Pods are created; `None` if Pods may be created.
     pub pod_creation_pause: Option<PodCreationPause>,
     /// The feature gates and the `--tune` values that decisions depend on.
     pub decision_settings: DecisionSettings,
     /// The time of the sync, which decides whether a Pod has been ready for `min_ready_seconds`.
     pub now: Timestamp,
+}
+
+/// The Pods to adopt, to release and to relabel.
+#[derive(Clone, Debug, Default)]
+pub struct PodsToChange {
+    /// Orphans that the selector matches and that are not terminating.
+    pub orphans_to_adopt: Vec<SharedPod>,
+    /// Pods that the selector no longer matches.
+    pub pods_to_release: Vec<SharedPod>,
+    /// Pods with the hash of a duplicate of the current revision. They get the hash of that revision.
+    pub pods_to_relabel: Vec<SharedPod>,
+    /// Pods without the label `controller-revision-hash`, which the watch of Pods selects. The sync restores the label with an
+    /// empty value, because the revision of these Pods is unknown.
+    pub pods_without_hash_label: Vec<SharedPod>,
+}
+
+impl PodsToChange {
+    fn lists(&mut self) -> [&mut Vec<SharedPod>; 4] {
+        let Self { orphans_to_adopt, pods_to_release, pods_to_relabel, pods_without_hash_label } = self;
+        [pods_to_release, pods_to_relabel, pods_without_hash_label, orphans_to_adopt]
+    }
+
+    pub(crate) fn all_pods(&mut self) -> Vec<SharedPod> {
+        self.lists().into_iter().flat_map(|list| list.iter().cloned()).collect()
+    }
+
+    /// Omits the Pods with these uids, because the server has denied their change. Returns the hashes of Pods that would have
+    /// been relabelled.
+    pub(crate) fn omit_denied_changes(&mut self, denied_uids: &BTreeSet<Uid>) -> BTreeSet<Text> {
+        let is_denied = |pod: &SharedPod| denied_uids.contains(&pod.meta().uid);
+        let kept = self.pods_to_relabel.iter().filter(|pod| is_denied(pod));
+        let kept_hashes = kept.map(|pod| Text::new(pod.revision_hash())).collect();
+        self.lists().into_iter().for_each(|list| list.retain(|pod| !is_denied(pod)));
+        kept_hashes
+    }
 }
 
 /// The first task of a sync if there are orphans to adopt.
@@ -81,15 +99,6 @@ pub struct DeniedChanges {
     pub object_names: Vec<Text>,
     /// Time until the first change is retried; `None` without a denied change.
     pub retry_after: Option<Duration>,
-}
-
-/// The reason why no Pods are created or deleted until the caches show a write of this process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StaleCache {
-    /// A description of the write that the caches do not show yet.
-    pub unobserved_write_description: String,
-    /// Longest time until the caches are checked again.
-    pub max_wait: Duration,
 }
 
 /// The feature gates and the `--tune` values that decisions depend on.

@@ -1,12 +1,10 @@
 use common::{
     api::Api,
-    clock::Clock,
     events,
     gate::closed_write_gate,
-    intern::Text,
-    meta::Uid,
     metrics::Metrics,
-    runtime::{LoopContext, SharedValues},
+    runtime::{LoopParts, SharedValues},
+    settings::OperatorSettings,
 };
 use sandbox::{Action, Rule, Sandbox};
 use serde_json::{Value, json};
@@ -47,11 +45,12 @@ async fn controller_with(
         write_sampler: None,
         sync_callbacks: None,
         shared_values: SharedValues::default(),
+        parts: LoopParts::default(),
     };
-    let queue = context.new_queue("daemonset", BackoffSettings::default());
-    let updates = context.new_queue("daemonset-node-updates", BackoffSettings::default());
+    let queue = context.new_queue("daemonset");
+    let updates = context.new_queue("daemonset-node-updates");
     let controller = Arc::new(DaemonSetController::new(context.clone(), queue.clone(), updates.clone()));
-    let nodes = Arc::new(NodeUpdateLoop(Arc::clone(&controller)));
+    let nodes = Arc::new(QueueConsumer(NodeUpdates(Arc::clone(&controller))));
     let sets = Loop::start(DAEMON_SET_LOOP.name, context.clone(), Arc::clone(&controller), queue, 2);
     let nodes = Loop::start("daemonset-node-updates", context, nodes, updates, 2);
     (controller, vec![Box::new(sets), Box::new(nodes), Box::new(events), Box::new(keeper)])
@@ -83,17 +82,17 @@ async fn entries_of_deleted_sets_are_removed() {
         }
         pause(10).await;
     }
-    assert!(controller.node_indexes.len() > 0 && !controller.templates.is_empty());
+    assert!(controller.watch.node_indexes.len() > 0 && !controller.watch.parsed_templates.is_empty());
     for name in &names {
         let _gone_before = sandbox.delete("daemonsets.apps", Some(NS), name).await;
     }
     pause(60_000).await;
     assert_eq!(sandbox.count("daemonsets.apps"), 0);
     let kept = (
-        controller.node_indexes.len(),
-        controller.templates.len(),
-        controller.ledger.len(),
-        controller.pod_creation_pauses.len(),
+        controller.watch.node_indexes.len(),
+        controller.watch.parsed_templates.len(),
+        controller.watch.ledger.len(),
+        controller.watch.pod_creation_pauses.len(),
     );
     assert_eq!(kept, (0, 0, 0, 0));
 }
@@ -111,10 +110,10 @@ async fn entries_of_deleted_nodes_are_removed() {
     settle().await;
     let uid = Uid::new(created["metadata"]["uid"].as_str().unwrap());
     let with = |work: &mut dyn FnMut(&mut node_indexes::DaemonSetRecord)| {
-        controller.node_indexes.with_record(&NamespacedName::new(NS, "agent"), &uid, |record| work(record));
+        controller.watch.node_indexes.with_record(&NamespacedName::new(NS, "agent"), &uid, |record| work(record));
     };
     with(&mut |record| {
-        record.failed_pod_backoff.record_failed_pod_deletion(&Text::new("node-9"), controller.failed_pods, clock.now());
+        record.failed_pod_backoff.record_failed_pod_deletion(&Text::new("node-9"), clock.now());
     });
     for n in 0..20 {
         let name = format!("node-{n}");
@@ -127,7 +126,7 @@ async fn entries_of_deleted_nodes_are_removed() {
     }
     settle().await;
     with(&mut |record| {
-        let undecided = record.node_index.as_ref().map(|roster| roster.nodes_with_undecided_eligibility.len());
+        let undecided = record.node_index.as_ref().map(|node_index| node_index.nodes_with_undecided_eligibility.len());
         assert_eq!((undecided, record.failed_pod_backoff.len()), (Some(0), 0));
     });
 }

@@ -2,19 +2,7 @@
 
 use std::sync::Arc;
 
-use common::{
-    consistency::Ledger,
-    controller::priority_of_origin,
-    intern::Text,
-    meta::{Meta, NamespacedName, OwnerRef, Uid},
-    object::Object,
-    owners::{controlling_owner, find_potential_adopters},
-    parsed::ParseCache,
-    pod_creation_pauses::PodCreationPauses,
-    queue::{Priority, Queue},
-    revision::CONTROLLER_REVISIONS,
-    store::{CacheEvent, ChangeOrigin, Store},
-};
+use common::{parsed::ParseCache, pod_creation_pauses::PodCreationPauses, prelude::*, revision::CONTROLLER_REVISIONS};
 
 use crate::{
     node_indexes::NodeIndexes,
@@ -38,7 +26,7 @@ impl EventHandlers {
     /// Enqueues the DaemonSet at every event. Also removes the data about a DaemonSet that the cache no longer has.
     pub(crate) fn on_set(&self, event: &CacheEvent<DaemonSet>, origin: ChangeOrigin) {
         self.forget_set_if_deleted(&event.meta().key(), &event.meta().uid);
-        self.daemon_set_queue.add(event.meta().key(), priority_of_origin(origin));
+        self.daemon_set_queue.add(event.meta().key(), origin);
     }
 
     /// Removes the controller's data about a DaemonSet that the cache no longer has. A sync in flight repeats this at its end.
@@ -88,16 +76,15 @@ impl EventHandlers {
                 }
             }
         }
-        if origin == ChangeOrigin::Initial {
-            return;
+        if origin != ChangeOrigin::Initial {
+            self.enqueue_for_child(event);
         }
-        self.enqueue_for_child(event);
     }
 
     /// Enqueues the DaemonSet of a revision, as for Pods. The creation of a revision with a controller enqueues the DaemonSet
     /// only if its next sync waits to see a revision that this process wrote.
     pub(crate) fn on_revision(&self, event: &CacheEvent<ControllerRevision>, origin: ChangeOrigin) {
-        let is_expected = |owner: &OwnerRef| self.ledger.may_have_unseen_write(&owner.uid, CONTROLLER_REVISIONS);
+        let is_expected = |owner: &OwnerRef| self.ledger.may_have_unseen_write(&owner.uid, &CONTROLLER_REVISIONS);
         let is_unexpected = match event {
             CacheEvent::Added(revision) if !revision.meta.is_deleting() => {
                 revision.meta.controller().is_some_and(|owner| !is_expected(owner))
@@ -110,38 +97,8 @@ impl EventHandlers {
     }
 
     fn enqueue_for_child<K: Object>(&self, event: &CacheEvent<K>) {
-        match event {
-            CacheEvent::Updated { old, new } => self.enqueue_for_update(old.meta(), new.meta()),
-            CacheEvent::Added(child) if child.meta().controller().is_none() => self.add_adopters(child.meta()),
-            CacheEvent::Added(_) | CacheEvent::Deleted(_) | CacheEvent::Unreadable(_) => self.add_owner(event.meta()),
-        }
-    }
-
-    fn enqueue_for_update(&self, before: &Meta, after: &Meta) {
-        if before.resource_version == after.resource_version {
-            return;
-        }
-        let moved = before.controller() != after.controller();
-        if moved {
-            self.add_owner(before);
-        }
-        if after.controller().is_some() {
-            self.add_owner(after);
-        } else if moved || before.labels != after.labels {
-            self.add_adopters(after);
-        }
-    }
-
-    fn add_owner(&self, child: &Meta) {
-        if let Some(set) = controlling_owner(&self.daemon_set_store, child) {
-            self.daemon_set_queue.add(set.metadata.key(), Priority::Normal);
-        }
-    }
-
-    fn add_adopters(&self, child: &Meta) {
-        for set in
-            find_potential_adopters(&self.daemon_set_store, child, |set| set.selector.matches_orphan(&child.labels))
-        {
+        let selects = |set: &DaemonSet, labels: &_| set.selector.matches_orphan(labels);
+        for set in find_concerned_owners(&self.daemon_set_store, event, selects) {
             self.daemon_set_queue.add(set.metadata.key(), Priority::Normal);
         }
     }

@@ -8,9 +8,8 @@ use std::{
 
 use common::{
     controller::Decision,
-    intern::Text,
-    object::Object,
-    refs::{self, Owner},
+    prelude::*,
+    refs,
     revision::{NumberEncoding, RevisionData},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -18,14 +17,15 @@ use serde_json::{Value, json};
 
 use crate::{
     DaemonSetController,
-    decide::{self, eligibility::decide_eligibility, revisions},
-    node_index::{FailedPodDelays, NodeIndex},
-    objects::{DAEMON_SETS, DaemonSet, Node, ParsedPodTemplate, SharedPod, SharedRevision},
+    decide::{eligibility::decide_eligibility, revisions},
+    failed_pods::{BackoffBounds, FailedPodBackoff},
+    node_index::NodeIndex,
+    objects::{CachedPod, DAEMON_SETS, DaemonSet, Node, ParsedPodTemplate, SharedPod, SharedRevision},
+    observe::{earlier_revision_hashes_on_pods, read_pods_to_change},
     plan::Plan,
     snapshot::{
-        DecisionSettings, DeniedChanges, FirstTask, Snapshot, StaleCache,
-        nodes::{Eligibility, RefusedNodeCursors},
-        revisions::revision_hash_or_name,
+        DecisionSettings, DeniedChanges, FirstTask, Snapshot,
+        nodes::{DelayedPodCreations, Eligibility, RefusedNodeCursors},
     },
 };
 
@@ -57,10 +57,10 @@ pub(crate) struct SnapshotBuilder {
     pub(crate) revisions: Vec<Value>,
     pub(crate) nodes: Vec<Value>,
     pub(crate) pods: Vec<Value>,
-    pub(crate) failed_pod_delays: BTreeMap<Text, Timestamp>,
+    pub(crate) failed_pod_backoff: FailedPodBackoff,
     pub(crate) decision_settings: DecisionSettings,
     pub(crate) refused_node_cursors: RefusedNodeCursors,
-    pub(crate) stale_cache: Option<StaleCache>,
+    pub(crate) pending_writes: Option<PendingWrites>,
     pub(crate) first_task: FirstTask,
     pub(crate) unanswered_creations: BTreeMap<Text, Duration>,
     pub(crate) now: Timestamp,
@@ -73,16 +73,17 @@ pub(crate) fn set_without_pods(nodes: usize) -> SnapshotBuilder {
         "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": template("a"),
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}},
     });
+    let bounds = BackoffBounds { initial_delay: Duration::from_secs(1), max_delay: Duration::from_secs(900) };
     let limits = DecisionSettings { burst_replicas: 250, allows_comparison_operators: false };
     let world = SnapshotBuilder {
         set,
         revisions: Vec::new(),
         nodes: Vec::new(),
         pods: Vec::new(),
-        failed_pod_delays: BTreeMap::new(),
+        failed_pod_backoff: FailedPodBackoff::new(bounds),
         decision_settings: limits,
         refused_node_cursors: RefusedNodeCursors::default(),
-        stale_cache: None,
+        pending_writes: None,
         first_task: FirstTask::default(),
         unanswered_creations: BTreeMap::new(),
         now: now(),
@@ -167,7 +168,7 @@ impl PodBuilder {
     }
 }
 
-/// The nodes and the back-off of a [`SnapshotBuilder`], as the update of a node index reads them.
+/// The nodes of a [`SnapshotBuilder`], as the update of a node index reads them.
 pub(crate) struct NodeIndexInputs<'a> {
     world: &'a SnapshotBuilder,
     nodes: BTreeMap<String, Arc<Node>>,
@@ -183,22 +184,12 @@ impl NodeIndexInputs<'_> {
     }
 
     /// Updates a node index after deciding the eligibility of its undecided nodes.
-    pub(crate) fn update(&self, roster: &mut NodeIndex, set: &DaemonSet, hash: &str, now: Timestamp) {
-        for (node, change) in roster.nodes_with_undecided_eligibility.first_nodes(usize::MAX) {
+    pub(crate) fn update(&self, node_index: &mut NodeIndex, set: &DaemonSet, hash: &str, now: Timestamp) {
+        for (node, change) in node_index.nodes_with_undecided_eligibility.first_nodes(usize::MAX) {
             let eligibility = self.eligibility(&node);
-            roster.store_eligibility(node, change, eligibility);
+            node_index.store_eligibility(node, change, eligibility);
         }
-        roster.update(set, hash, &BTreeSet::new(), now, self);
-    }
-}
-
-impl FailedPodDelays for NodeIndexInputs<'_> {
-    fn failed_pod_deletion_delayed_until(&self, node: &Text) -> Option<Timestamp> {
-        self.world.failed_pod_delays.get(node).copied()
-    }
-
-    fn next_failed_pod_delay(&self, _node: &Text) -> Duration {
-        Duration::from_secs(1)
+        node_index.update(set, hash, &BTreeSet::new(), now, &self.world.failed_pod_backoff);
     }
 }
 
@@ -283,7 +274,8 @@ impl SnapshotBuilder {
         self
     }
     pub(crate) fn delay_failed_pods_until(mut self, n: usize, seconds: i64) -> Self {
-        self.failed_pod_delays.insert(Text::new(&format!("n{n}")), now() + SignedDuration::from_secs(seconds));
+        let delay = Duration::from_secs(seconds.unsigned_abs());
+        self.failed_pod_backoff.set_delay(&Text::new(&format!("n{n}")), delay, now());
         self
     }
 
@@ -295,12 +287,12 @@ impl SnapshotBuilder {
 
     /// Builds a node index of the Pods and nodes. `hash` is the hash of the current revision.
     pub(crate) fn node_index(&self, hash: &str) -> NodeIndex {
-        let (set, around) = (decode_trimmed::<DaemonSet>(&self.set), self.node_index_inputs());
+        let (set, inputs) = (decode_trimmed::<DaemonSet>(&self.set), self.node_index_inputs());
         let pods: Vec<SharedPod> = self.pods.iter().map(decode_trimmed).collect();
-        let names: Vec<Text> = around.nodes.keys().map(|name| Text::new(name)).collect();
-        let mut roster = NodeIndex::new(&set, Arc::clone(&around.template), pods, names.into_iter());
-        around.update(&mut roster, &set, hash, self.now);
-        roster
+        let names = inputs.nodes.keys().map(|name| Text::new(name));
+        let mut node_index = NodeIndex::new(&set, Arc::clone(&inputs.template), pods, names);
+        inputs.update(&mut node_index, &set, hash, self.now);
+        node_index
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -310,37 +302,28 @@ impl SnapshotBuilder {
         let candidates: Vec<SharedRevision> = self.revisions.iter().map(decode_trimmed).collect();
         let claims = refs::claim_dependents(&owner, &set.selector, candidates, |_| true).unwrap_or_default();
         let revisions = revisions::choose_current_revision(&set, &template, claims);
-        let pods: Vec<SharedPod> = self.pods.iter().map(decode_trimmed).collect();
-        let orphans = pods.into_iter().filter(|pod| pod.meta().controller().is_none());
-        let (mut roster, around) = (self.node_index(&revisions.current_hash), self.node_index_inputs());
-        roster.update(&set, &revisions.current_hash, &revisions.duplicate_hashes, self.now, &around);
-        let live = revisions
-            .earlier_revisions
-            .iter()
-            .map(revision_hash_or_name)
-            .filter(|hash| roster.pod_revision_hashes.contains_hash(hash));
-        let adopt: Vec<SharedPod> = orphans.filter(|pod| !pod.meta().is_deleting()).collect();
-        let held_back = decide::nodes_with_delayed_pod_creation(&self.unanswered_creations, adopt.iter());
+        let pods = self.pods.iter().map(decode_trimmed::<CachedPod>);
+        let is_adoptable = |pod: &SharedPod| pod.meta().controller().is_none() && !pod.meta().is_deleting();
+        let orphans: Vec<SharedPod> = pods.filter(is_adoptable).collect();
+        let (hash, duplicate_hashes) = (&revisions.current_hash, &revisions.duplicate_hashes);
+        let mut node_index = self.node_index(hash);
+        node_index.update(&set, hash, duplicate_hashes, self.now, &self.failed_pod_backoff);
+        let delayed_pod_creations = DelayedPodCreations::new(self.unanswered_creations.clone(), &orphans);
         Snapshot {
-            orphans_to_adopt: adopt,
-            possible_second_pod_count: roster.count_nodes_not_needing_pod(self.unanswered_creations.keys()),
-            pods_to_release: roster.unselected_pods(),
-            pods_to_relabel: roster.pods_with_revision_hashes(&revisions.duplicate_hashes),
-            pods_without_hash_label: roster.pod_revision_hashes.pods_without_hash_label(),
-            earlier_revision_hashes_on_pods: live.map(Text::new).collect(),
-            actionable_nodes: roster.actionable_nodes(
+            pods_to_change: read_pods_to_change(&node_index, orphans, &owner, &revisions),
+            earlier_revision_hashes_on_pods: earlier_revision_hashes_on_pods(&node_index, &revisions),
+            actionable_nodes: node_index.actionable_nodes(
                 &set,
                 self.decision_settings.burst_replicas,
                 &self.refused_node_cursors,
-                &held_back,
-                &around,
+                delayed_pod_creations,
+                self.now,
+                &self.failed_pod_backoff,
             ),
-            nodes_with_delayed_pod_creation: held_back,
-            stale_cache: self.stale_cache.clone(),
+            pending_writes: self.pending_writes.clone(),
             first_task: self.first_task,
             denied_revision_changes: DeniedChanges::default(),
             denied_pod_changes: DeniedChanges::default(),
-            nodes_with_unanswered_pod_creation: self.unanswered_creations.clone(),
             pod_creation_pause: None,
             decision_settings: self.decision_settings,
             now: self.now,

@@ -11,12 +11,7 @@ mod world;
 use std::{alloc::System, collections::BTreeSet, sync::Arc, time::Duration};
 
 use cap::Cap;
-use common::{
-    controller::Decision,
-    intern::Text,
-    object::Object,
-    refs::{self, Owner},
-};
+use common::{controller::Decision, prelude::*, refs};
 use daemonset_controller::{
     DaemonSetController,
     decide::{
@@ -27,10 +22,10 @@ use daemonset_controller::{
     objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, ParsedPodTemplate},
     plan::{CreationReason, DeletionReason},
     snapshot::{
-        DecisionSettings, DeniedChanges, FirstTask, Snapshot,
+        DecisionSettings, DeniedChanges, FirstTask, PodsToChange, Snapshot,
         nodes::{
-            ActionableNodes, Eligibility, NodeCounts, NodeList, NodePods, NodeView, RefusedNodeCursors,
-            ReplacementOrder,
+            ActionableNodes, DelayedPodCreations, Eligibility, NodeCounts, NodeList, NodePods, NodeView,
+            RefusedNodeCursors, ReplacementOrder,
         },
     },
 };
@@ -124,6 +119,8 @@ fn nodes(set: &DaemonSet, pods: &[(Eligibility, Vec<Arc<CachedPod>>)]) -> Action
         ineligible_nodes_with_available_pod: NodeList::default(),
         nodes_with_available_outdated_pod: NodeList::default(),
         blocking_nodes: NodeList::default(),
+        delayed_pod_creations: DelayedPodCreations::default(),
+        possible_second_pod_count: 0,
         pods_without_node_count: 0,
         next_change_at: None,
         pod_criteria: criteria,
@@ -131,7 +128,7 @@ fn nodes(set: &DaemonSet, pods: &[(Eligibility, Vec<Arc<CachedPod>>)]) -> Action
     for (n, (eligibility, pods)) in pods.iter().enumerate() {
         let view = NodeView { eligibility: *eligibility, pods, failed_pod_deletion_delayed_until: None };
         let standing = compute_node_contribution(&view, &nodes.pod_criteria, now());
-        nodes.node_counts += standing.node_counts;
+        nodes.node_counts.add(&standing.node_counts, 1);
         let node = NodePods {
             name: Text::new(&format!("n{n}")),
             eligibility: *eligibility,
@@ -211,22 +208,19 @@ proptest! {
         let owner = Owner::new(DAEMON_SETS, &set.metadata);
         let none = Vec::<Arc<ControllerRevision>>::new();
         let claims = refs::claim_dependents(&owner, &set.selector, none, |_| true).unwrap();
-        let nodes = nodes(&set, &pods);
+        let mut nodes = nodes(&set, &pods);
+        let needs_pod = |name: &&Text| nodes.nodes_needing_pod.nodes.iter().any(|node| node.name == **name);
+        nodes.possible_second_pod_count = lost_creates.keys().filter(|name| !needs_pod(name)).count();
+        nodes.delayed_pod_creations = DelayedPodCreations::new(lost_creates.clone(), &[]);
         let snapshot = Snapshot {
             revisions: revisions::choose_current_revision(&set, &template, claims),
-            actionable_nodes: nodes.clone(),
-            orphans_to_adopt: Vec::new(),
+            actionable_nodes: nodes,
+            pods_to_change: PodsToChange::default(),
             first_task: FirstTask::default(),
             denied_revision_changes: DeniedChanges::default(),
             denied_pod_changes: DeniedChanges::default(),
-            pods_to_release: Vec::new(),
-            pods_to_relabel: Vec::new(),
-            pods_without_hash_label: Vec::new(),
             earlier_revision_hashes_on_pods: BTreeSet::new(),
-            stale_cache: None,
-            nodes_with_unanswered_pod_creation: lost_creates.clone(),
-            nodes_with_delayed_pod_creation: lost_creates.keys().cloned().collect(),
-            possible_second_pod_count: lost_creates.keys().filter(|name| !nodes.nodes_needing_pod.nodes.iter().any(|node| node.name == **name)).count(),
+            pending_writes: None,
             pod_creation_pause: None,
             decision_settings: DecisionSettings { burst_replicas: burst, allows_comparison_operators: true },
             now: now(),

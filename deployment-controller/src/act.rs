@@ -6,50 +6,27 @@
 mod create;
 mod rollback;
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use common::{
     api::PatchFormat,
     conditions::ConditionListPatch,
-    events::EventType,
-    io::{self, Answer, AnswerMetadata, ObjectRole, Refusal, RefusalClass, Request, Requeue, RetryPolicy, SyncError},
-    map::HashMap,
-    meta::{Meta, ResourceVersion, Uid},
-    refs::DependentClaims,
+    io::{Answer, AnswerMetadata},
+    prelude::*,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
+    DeploymentController,
     objects::{DEPLOYMENTS, DeploymentStatus, REPLICA_SETS, REVISION_ANNOTATION, ROLLBACK_TO_ANNOTATION, ReplicaSet},
-    plan::{Action, OnFailure, Plan, ReplicaSetChange, ReplicaSetNameAndUid, Step},
+    plan::{Action, Plan, ReplicaSetChange, ReplicaSetNameAndUid, Step},
     snapshot::Snapshot,
+    watch::RefusedReplicaSetRelease,
 };
 
-/// A change of the controller's memory, or a line for its log.
-#[derive(Debug)]
-pub enum DeploymentNote {
-    /// A ReplicaSet was read from the API server at this version, so the next sync waits until the cache shows that version.
-    ReadReplicaSet(ResourceVersion),
-    /// The API server was searched for ReplicaSets that earlier leaders have created and that the cache does not show.
-    SearchedForReplicaSets,
-    /// The server refused to release the ReplicaSet with this UID, for the given reason.
-    ReleaseRefused(Uid, String),
-    /// Whether the server kept the written `status.terminatingReplicas`.
-    KeepsTerminatingReplicas(bool),
-    /// The error of a failed step that does not stop the sync.
-    IgnoredFailure(String),
-}
-
-impl io::MemoryNote for DeploymentNote {
-    type Query = ();
-    type NewState = ();
-}
-
-type Io<'r> = io::Io<'r, DeploymentNote>;
-
 /// Result of a step that ended without an error.
-enum StepResult {
+pub(crate) enum StepResult {
     /// The step did what the plan says.
     Done,
     /// Nothing was left to do, so no Event is recorded.
@@ -57,7 +34,7 @@ enum StepResult {
 }
 
 /// Why a step did not end as planned.
-enum StepStop {
+pub(crate) enum StepStop {
     /// The step failed; its `OnFailure` states the consequence for the later steps.
     Failed(SyncError),
     /// The new ReplicaSet was not created. The steps in this variant replace the remaining steps of the plan.
@@ -67,68 +44,9 @@ enum StepStop {
 }
 
 impl From<SyncError> for StepStop {
-    fn from(failed: SyncError) -> Self {
-        Self::Failed(failed)
+    fn from(error: SyncError) -> Self {
+        Self::Failed(error)
     }
-}
-
-/// Sends the requests of a plan, and returns the time of the next sync of the Deployment.
-pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
-    let mut rollout = PlanRun {
-        snapshot,
-        io,
-        version: snapshot.deployment.metadata.resource_version,
-        status: snapshot.deployment.status.clone(),
-        sets_by_name: index_sets_by_name(snapshot, plan),
-        created: AnswerMetadata::default(),
-        may_adopt: None,
-        requeue: None,
-        reported_denial: false,
-    };
-    let (mut failures, mut last_failed) = (Vec::new(), None);
-    let mut steps = Cow::Borrowed(&*plan.steps);
-    let mut at = 0;
-    while let Some(step) = steps.get(at) {
-        at += 1;
-        match (last_failed, step.on_failure) {
-            (Some(OnFailure::SkipStepsWithSameOnFailure), OnFailure::SkipStepsWithSameOnFailure) => continue,
-            (Some(OnFailure::RunOnlyStepsWithSameOnFailure), other)
-                if other != OnFailure::RunOnlyStepsWithSameOnFailure =>
-            {
-                break;
-            }
-            _ => {}
-        }
-        match rollout.run_step(step).await {
-            Ok(StepResult::Done) => {
-                if let Some(event) = &step.event {
-                    io.record_event(event.kind, event.reason, &event.message);
-                }
-            }
-            Ok(StepResult::Unneeded) => {}
-            Err(StepStop::Failed(failed)) => match step.on_failure {
-                OnFailure::Ignore => io.apply_memory_note(DeploymentNote::IgnoredFailure(failed.to_string())),
-                OnFailure::EndSync => {
-                    failures.push(failed);
-                    break;
-                }
-                OnFailure::RunOnlyStepsWithSameOnFailure | OnFailure::SkipStepsWithSameOnFailure => {
-                    failures.push(failed);
-                    last_failed = Some(step.on_failure);
-                }
-            },
-            Err(StepStop::NotCreated(failed, follow_up)) => {
-                failures.push(failed);
-                steps = Cow::Owned(follow_up);
-                at = 0;
-            }
-            Err(StepStop::End(requeue)) => return joined_failures(failures).map_or(Ok(requeue), Err),
-        }
-    }
-    if let (true, Some(why)) = (failures.is_empty(), &plan.failure) {
-        failures.push(SyncError::new("plan", why));
-    }
-    joined_failures(failures).map_or(Ok(rollout.requeue.unwrap_or(plan.requeue)), Err)
 }
 
 /// The fields that are read from the answer to a status write.
@@ -146,9 +64,9 @@ struct StoredStatus {
 }
 
 /// The state of one sync while its requests are sent.
-struct PlanRun<'a> {
+pub(crate) struct PlanRun<'a> {
     snapshot: &'a Snapshot,
-    io: Io<'a>,
+    io: Io<'a, DeploymentController>,
     /// `metadata.resourceVersion` of the Deployment after the writes of this sync.
     version: ResourceVersion,
     /// `status` of the Deployment after the writes of this sync.
@@ -160,27 +78,35 @@ struct PlanRun<'a> {
     /// Whether the Deployment may adopt ReplicaSets, or the reason against it; `None` before the read from the API server.
     may_adopt: Option<Result<(), String>>,
     /// Time of the next sync of the Deployment; `None` stands for the time in the plan.
-    requeue: Option<Requeue>,
+    pub(crate) requeue: Option<Requeue>,
     /// Whether this sync has recorded an Event about a denied adoption or release. A sync records at most one such Event.
-    reported_denial: bool,
-}
-
-/// Returns the ReplicaSets of the snapshot by name; empty if the plan has no steps.
-fn index_sets_by_name<'a>(snapshot: &'a Snapshot, plan: &Plan) -> HashMap<&'a str, &'a Meta> {
-    if plan.steps.is_empty() {
-        return HashMap::default();
-    }
-    let DependentClaims { to_keep: keep, to_adopt: adopt, to_release: release } = &snapshot.claims;
-    let entry = |known: &'a Arc<ReplicaSet>| {
-        #[cfg(test)]
-        tests::count_indexed_replica_set();
-        (&*known.metadata.name, &known.metadata)
-    };
-    keep.iter().chain(adopt).chain(release).map(entry).collect()
+    has_reported_denial: bool,
 }
 
 impl<'a> PlanRun<'a> {
-    async fn run_step(&mut self, step: &Step) -> Result<StepResult, StepStop> {
+    pub(crate) fn new(snapshot: &'a Snapshot, plan: &Plan, io: Io<'a, DeploymentController>) -> Self {
+        let DependentClaims { to_keep, to_adopt, to_release } = &snapshot.claims;
+        let name_and_meta = |set: &'a Arc<ReplicaSet>| {
+            #[cfg(test)]
+            tests::count_indexed_replica_set();
+            (&*set.metadata.name, &set.metadata)
+        };
+        let sets = to_keep.iter().chain(to_adopt).chain(to_release);
+        let sets_by_name = if plan.steps.is_empty() { HashMap::default() } else { sets.map(name_and_meta).collect() };
+        Self {
+            snapshot,
+            io,
+            version: snapshot.deployment.metadata.resource_version,
+            status: snapshot.deployment.status.clone(),
+            sets_by_name,
+            created: AnswerMetadata::default(),
+            may_adopt: None,
+            requeue: None,
+            has_reported_denial: false,
+        }
+    }
+
+    pub(crate) async fn run_step(&mut self, step: &Step) -> Result<StepResult, StepStop> {
         let (io, owner) = (self.io, &self.snapshot.owner);
         match &step.action {
             Action::Adopt(set) => {
@@ -196,9 +122,9 @@ impl<'a> PlanRun<'a> {
                     Err(refusal) => return Err(self.claim_refused(step, &refusal)),
                 }
             }
-            Action::Release(set) => {
-                let body = io.encode_body(|| owner.release_patch(&set.uid, &[]));
-                match self.patch_set(step, &set.name, &set.uid, body).await {
+            Action::Release(ReplicaSetNameAndUid { name, uid }) => {
+                let body = io.encode_body(|| owner.release_patch(uid, &[]));
+                match self.patch_set(step, name, uid, body).await {
                     Ok(_) => {}
                     Err(refusal) if refusal.error.is_not_found() => return Ok(StepResult::Unneeded),
                     Err(refusal) => {
@@ -208,42 +134,44 @@ impl<'a> PlanRun<'a> {
                         }
                         // The name belongs to another object now, or validation refuses the patch. The ReplicaSet keeps its
                         // owner reference, and the next sync counts the ReplicaSet.
-                        io.apply_memory_note(DeploymentNote::ReleaseRefused(
-                            set.uid.clone(),
-                            refusal.error.to_string(),
-                        ));
+                        self.record_refused_release(name, uid, &refusal);
                         return Err(StepStop::End(Requeue::After(Duration::ZERO)));
                     }
                 }
             }
-            Action::CreateReplicaSet { set, body } => self.create_replica_set(step, set, body).await?,
-            Action::ChangeReplicaSet { set, change } => {
-                let answer = self.patch_set(step, set, &self.created.uid, io.encode_body(|| set_patch(change))).await;
+            Action::CreateReplicaSet { name, body } => self.create_replica_set(step, name, body).await?,
+            Action::ChangeReplicaSet { name, change } => {
+                let answer = self.patch_set(step, name, &self.created.uid, io.encode_body(|| set_patch(change))).await;
                 answer.map_err(|refusal| self.refused(step, &refusal))?;
             }
             Action::DeleteReplicaSet(ReplicaSetNameAndUid { name, uid }) => {
                 // The version in the snapshot is a precondition, so that a ReplicaSet that has got new Pods is not deleted.
-                let request = Request::delete(REPLICA_SETS, &self.judged(name, uid));
-                match self.send(step, request).await {
+                match self.send(step, Request::delete(REPLICA_SETS, &self.meta_of_set(name, uid))).await {
                     Ok(_) => {}
                     Err(refusal) if refusal.error.is_not_found() => return Ok(StepResult::Unneeded),
                     Err(refusal) => return Err(self.refused(step, &refusal)),
                 }
             }
             Action::WriteStatus { status, revision } => self.write_status(step, status, revision.as_deref()).await?,
-            Action::RollBack(set) => {
-                self.version = self.roll_back(step, set).await?.version;
-            }
+            Action::RollBack(set) => self.roll_back(step, set).await?,
             Action::ClearRollback => {
                 let body = io.encode_body(|| json!({"metadata": {"annotations": {ROLLBACK_TO_ANNOTATION: null}}}));
-                let request = Request::patch(DEPLOYMENTS, self.meta(), PatchFormat::Merge, body)
-                    .with_role(ObjectRole::SyncedObject);
-                let answer = self.send(step, request).await.map_err(|refusal| self.refused(step, &refusal))?;
-                self.version = answer.metadata.version;
+                let request = Request::patch(DEPLOYMENTS, self.meta(), PatchFormat::Merge, body);
+                self.write_deployment(step, request).await?;
             }
             Action::OnlyRecordEvent => {}
         }
         Ok(StepResult::Done)
+    }
+
+    fn record_refused_release(&self, name: &Arc<str>, uid: &Uid, refusal: &Refusal) {
+        let replica_set_version = self.meta_of_set(name, uid).resource_version;
+        self.io.update_memory(|controller| {
+            let (key, why) = (self.meta().key(), &refusal.error);
+            tracing::debug!(key = %key, set = %uid, err = %why, "The server refused to release a ReplicaSet");
+            let refused = RefusedReplicaSetRelease { replica_set_version, refused_at: self.snapshot.now };
+            controller.watch.refused_releases.lock().insert(uid.clone(), refused);
+        });
     }
 
     /// Reads the Deployment from the API server before the first adoption. Fails if it has another UID or is being deleted.
@@ -251,9 +179,8 @@ impl<'a> PlanRun<'a> {
         if self.may_adopt.is_none() {
             let uid = &self.meta().uid;
             let why = "an owner must exist and not be terminating to adopt";
-            let live =
-                self.io.send(self.get_deployment().with_reason(why)).await.and_then(|answer| answer.decode_metadata());
-            let problem = match live {
+            let answer = self.io.send(self.get_deployment().with_reason(why)).await;
+            let problem = match answer.and_then(|answer| answer.decode_metadata()) {
                 Err(refusal) => Some(refusal.error.to_string()),
                 Ok(Some(live)) if live.uid != *uid => {
                     Some(format!("the Deployment is gone: got uid {}, wanted {uid}", live.uid))
@@ -268,10 +195,8 @@ impl<'a> PlanRun<'a> {
             }
             self.may_adopt = Some(problem.map_or(Ok(()), Err));
         }
-        match &self.may_adopt {
-            Some(Err(why)) => Err(SyncError::new("not_ours", format!("cannot adopt ReplicaSets: {why}"))),
-            _ => Ok(()),
-        }
+        let Some(Err(problem)) = &self.may_adopt else { return Ok(()) };
+        Err(SyncError::new(SyncErrorClass::NotOurs, format!("cannot adopt ReplicaSets: {problem}")))
     }
 
     async fn write_status(
@@ -281,18 +206,18 @@ impl<'a> PlanRun<'a> {
         revision: Option<&str>,
     ) -> Result<(), StepStop> {
         let body = self.io.encode_body(|| status_patch(status, revision));
-        let request = Request::patch_status(DEPLOYMENTS, self.meta(), body)
-            .into_strategic_patch()
-            .with_reason(step.detailed_reason());
-        match self.io.send_and_decode::<StoredDeployment>(request).await {
+        let request = Request::patch_status(DEPLOYMENTS, self.meta(), body).into_strategic_patch();
+        match self.io.send_and_decode::<StoredDeployment>(request.with_reason(step.detailed_reason())).await {
             Ok(stored) => {
                 self.status.clone_from(status);
-                if let Some(StoredDeployment { metadata, status: stored }) = stored {
+                if let Some(StoredDeployment { metadata, status: stored_status }) = stored {
                     self.version = metadata.resource_version;
                     if status.terminating_replicas.is_some() {
-                        self.io.apply_memory_note(DeploymentNote::KeepsTerminatingReplicas(
-                            stored.terminating_replicas.is_some(),
-                        ));
+                        let is_dropped = stored_status.terminating_replicas.is_none();
+                        self.io.update_memory(|controller| {
+                            let dropped_at = is_dropped.then(|| controller.context.clock.monotonic_now());
+                            *controller.terminating_replicas_dropped_at.lock() = dropped_at;
+                        });
                     }
                 }
                 Ok(())
@@ -303,48 +228,45 @@ impl<'a> PlanRun<'a> {
         }
     }
 
+    /// Writes the Deployment. The next sync waits until the cache shows this write.
+    async fn write_deployment(&mut self, step: &Step, request: Request) -> Result<(), StepStop> {
+        let answer = self.send(step, request.with_role(ObjectRole::SyncedObject)).await;
+        self.version = answer.map_err(|refusal| self.refused(step, &refusal))?.metadata.version;
+        Ok(())
+    }
+
     /// Sends the request of a step, with the verb and the reason of the step for explanations.
     async fn send(&self, step: &Step, request: Request) -> Result<Answer, Refusal> {
         self.io.send(request.with_verb_text(step.action.verb_text()).with_reason(step.detailed_reason())).await
     }
 
     /// Patches a ReplicaSet, with its version in the snapshot as a precondition.
-    async fn patch_set(
-        &self,
-        step: &Step,
-        name: &Arc<str>,
-        uid: &Uid,
-        body: io::RequestBody,
-    ) -> Result<Answer, Refusal> {
-        let request = Request::patch(REPLICA_SETS, &self.judged(name, uid), PatchFormat::Strategic, body);
+    async fn patch_set(&self, step: &Step, name: &Arc<str>, uid: &Uid, body: RequestBody) -> Result<Answer, Refusal> {
+        let request = Request::patch(REPLICA_SETS, &self.meta_of_set(name, uid), PatchFormat::Strategic, body);
         self.send(step, request.with_role(ObjectRole::Child)).await
     }
 
     /// Returns the failure of a refused adoption or release. Records an Event for the first denied request of the sync.
     fn claim_refused(&mut self, step: &Step, refusal: &Refusal) -> StepStop {
-        let failed = self.failed(step, refusal);
-        if is_denied(refusal) && !std::mem::replace(&mut self.reported_denial, true) {
-            self.io.record_event(EventType::Warning, "FailedUpdate", format!("Error: {failed}"));
+        let error = self.request_error(step, refusal);
+        if error.is_denied() && !std::mem::replace(&mut self.has_reported_denial, true) {
+            self.io.record_event(EventType::Warning, "FailedUpdate", format!("Error: {error}"));
         }
-        StepStop::Failed(failed)
+        StepStop::Failed(error)
     }
 
     /// Returns the failure of a step with a refused request, and records an Event if the server denies the change.
     fn refused(&self, step: &Step, refusal: &Refusal) -> StepStop {
-        let failed = self.failed(step, refusal);
-        if let Some(reason) = step.action.denied_event_reason().filter(|_| is_denied(refusal)) {
-            self.io.record_event(EventType::Warning, reason, format!("Error: {failed}"));
+        let error = self.request_error(step, refusal);
+        if let Some(reason) = step.action.denied_event_reason().filter(|_| error.is_denied()) {
+            self.io.record_event(EventType::Warning, reason, format!("Error: {error}"));
         }
-        StepStop::Failed(failed)
+        StepStop::Failed(error)
     }
 
-    fn failed(&self, step: &Step, refusal: &Refusal) -> SyncError {
-        let failed = SyncError::from_refusal(&format!("cannot {}", step.action.describe(&self.meta().name)), refusal);
-        if refusal.class == RefusalClass::NamespaceTerminating {
-            failed.with_retry_policy(RetryPolicy::NextEvent)
-        } else {
-            failed
-        }
+    fn request_error(&self, step: &Step, refusal: &Refusal) -> SyncError {
+        let what = format!("cannot {}", step.action.describe(&self.meta().name));
+        SyncError::from_refusal_in_namespace(&what, refusal)
     }
 
     fn meta(&self) -> &'a Meta {
@@ -359,30 +281,25 @@ impl<'a> PlanRun<'a> {
         Request::get(REPLICA_SETS, &self.meta().namespace, name)
     }
 
-    /// Returns the identity and version of a ReplicaSet in the snapshot. For the ReplicaSet that this sync has created, `uid` and
-    /// the version from its creation are used.
-    fn judged(&self, name: &Arc<str>, uid: &Uid) -> Meta {
-        let kept = self.sets_by_name.get(&**name);
+    /// Returns the identity and version of a ReplicaSet in the snapshot. For a ReplicaSet that this sync has created, uses `uid`
+    /// and the version from the creation.
+    fn meta_of_set(&self, name: &Arc<str>, uid: &Uid) -> Meta {
+        let cached = self.sets_by_name.get(&**name);
         Meta {
             namespace: self.meta().namespace.clone(),
             name: Arc::clone(name),
-            uid: kept.map_or(uid, |kept| &kept.uid).clone(),
-            resource_version: kept.map_or(self.created.version, |kept| kept.resource_version),
+            uid: cached.map_or(uid, |meta| &meta.uid).clone(),
+            resource_version: cached.map_or(self.created.version, |meta| meta.resource_version),
             ..Meta::default()
         }
     }
 }
 
-/// Whether this process lacks a permission, or a policy or a webhook forbids the request.
-fn is_denied(refusal: &Refusal) -> bool {
-    refusal.class == RefusalClass::NotWritten && refusal.error.is_denied()
-}
-
-/// Joins several failures into one; `None` if there are none.
-fn joined_failures(mut failures: Vec<SyncError>) -> Option<SyncError> {
-    let (Some(first), true) = (failures.first(), failures.len() > 1) else { return failures.pop() };
-    let texts: Vec<String> = failures.iter().map(ToString::to_string).collect();
-    Some(SyncError::new(first.metric_label(), texts.join("; ")))
+/// Joins several errors into one; `None` if there are none.
+pub(crate) fn join_errors(mut errors: Vec<SyncError>) -> Option<SyncError> {
+    let (Some(first), true) = (errors.first(), errors.len() > 1) else { return errors.pop() };
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    Some(SyncError::new(first.class(), texts.join("; ")))
 }
 
 fn set_patch(change: &ReplicaSetChange) -> Value {
@@ -420,7 +337,6 @@ mod tests {
         static VISITS: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Counts one visit of a ReplicaSet by `index_sets_by_name`.
     pub(super) fn count_indexed_replica_set() {
         VISITS.set(VISITS.get() + 1);
     }

@@ -23,7 +23,7 @@ mod properties;
 
 use std::{sync::Arc, time::Duration};
 
-use common::io::Requeue;
+use common::prelude::*;
 
 use crate::{
     objects::{ReplicaSet, StrategyType},
@@ -33,25 +33,31 @@ use crate::{
 
 use self::draft::PlanDraft;
 
-/// Decides what one sync of a Deployment does.
-///
-/// Upstream: `pkg/controller/deployment`, `syncDeployment`.
+/// Longest wait for the first list of a Deployment's Pods. Normally the end of that list enqueues the Deployment earlier.
+const MAX_WAIT_FOR_PODS: Duration = Duration::from_secs(30);
+
+/// Decides what one sync of a Deployment does. Upstream: `pkg/controller/deployment`, `syncDeployment`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
+    let mut draft = PlanDraft::new(snapshot);
+    if snapshot.unfinished_pod_counts.is_none() {
+        draft.requeue = Requeue::After(MAX_WAIT_FOR_PODS);
+        let pod_counts = waiting::pod_counts(&draft);
+        return draft.into_plan(pod_counts, vec![WaitReason::PodsNotRead]);
+    }
     if snapshot.deployment.spec.selector.compiled.is_empty() {
         return refuse_to_select_all(snapshot);
     }
-    let mut draft = PlanDraft::new(snapshot);
     plan_steps(&mut draft);
-    let situation = waiting::pod_counts(&draft);
-    let waiting = waiting::wait_reasons(&draft);
-    draft.into_plan(situation, waiting)
+    let (pod_counts, reasons_to_wait) = (waiting::pod_counts(&draft), waiting::wait_reasons(&draft));
+    draft.into_plan(pod_counts, reasons_to_wait)
 }
 
 fn plan_steps(draft: &mut PlanDraft<'_>) {
     plan_claims(draft);
     if !draft.snapshot.claims.to_adopt.is_empty() {
         // The next sync processes the adopted ReplicaSets, after the cache shows the adoption.
-        return draft.set_requeue(Requeue::After(Duration::ZERO));
+        draft.requeue = Requeue::After(Duration::ZERO);
+        return;
     }
     if draft.snapshot.owner.is_deleting {
         revision::plan_new_set_update(draft);
@@ -71,7 +77,9 @@ fn plan_steps(draft: &mut PlanDraft<'_>) {
     match draft.spec().strategy.kind.clone() {
         StrategyType::RollingUpdate => rolling::plan_rolling_update(draft),
         StrategyType::Recreate => recreate::plan_recreate(draft),
-        StrategyType::Other(kind) => draft.set_failure(format!("unexpected deployment strategy type: {kind}")),
+        StrategyType::Other(kind) => {
+            draft.failure = Some(format!("unexpected deployment strategy type: {kind}"));
+        }
     }
 }
 
@@ -97,32 +105,19 @@ fn refuse_to_select_all(snapshot: &Snapshot) -> Plan {
         let write = Action::WriteStatus { status, revision: None };
         steps.push(Step::new(write, "this generation was observed").with_on_failure(OnFailure::Ignore));
     }
-    let waiting = vec![WaitReason::EmptySelector];
-    Plan {
-        steps,
-        requeue: Requeue::AfterPlannedDelay,
-        failure: None,
-        pod_counts: PodCounts::default(),
-        reasons_to_wait: waiting,
-    }
+    let reasons_to_wait = vec![WaitReason::EmptySelector];
+    let (requeue, pod_counts) = (Requeue::AfterPlannedDelay, PodCounts::default());
+    Plan { steps, requeue, failure: None, pod_counts, reasons_to_wait }
 }
 
 /// Plans the adoptions and releases. Released ReplicaSets are not part of the draft.
 fn plan_claims(draft: &mut PlanDraft<'_>) {
-    let claims = &draft.snapshot.claims;
-    let adopt = |set: &Arc<ReplicaSet>| {
-        Step::new(
-            Action::Adopt(ReplicaSetNameAndUid::from_meta(&set.metadata)),
-            "it has no controller and matches the selector",
-        )
+    let DependentClaims { to_adopt, to_release, .. } = &draft.snapshot.claims;
+    let step = |action: fn(ReplicaSetNameAndUid) -> Action, set: &Arc<ReplicaSet>, why: &str| {
+        let step = Step::new(action(ReplicaSetNameAndUid::from_meta(&set.metadata)), why);
+        step.with_on_failure(OnFailure::RunOnlyStepsWithSameOnFailure)
     };
-    let release = |set: &Arc<ReplicaSet>| {
-        Step::new(
-            Action::Release(ReplicaSetNameAndUid::from_meta(&set.metadata)),
-            "it does not match the selector any more",
-        )
-    };
-    for step in claims.to_adopt.iter().map(adopt).chain(claims.to_release.iter().map(release)) {
-        draft.push_step(step.with_on_failure(OnFailure::RunOnlyStepsWithSameOnFailure));
-    }
+    let adopt = |set| step(Action::Adopt, set, "it has no controller and matches the selector");
+    let release = |set| step(Action::Release, set, "it does not match the selector any more");
+    draft.steps.extend(to_adopt.iter().map(adopt).chain(to_release.iter().map(release)));
 }

@@ -57,32 +57,25 @@ mod watch;
 #[cfg(test)]
 mod world;
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     app::ProgramDefinition,
-    clock::Instant,
-    consistency::Ledger,
-    controller::{Controller, Loop, Observation},
-    events::InvolvedObject,
-    informer::{AnyInformer, Informer, handler_from_method},
-    io::{Io, Requeue, SyncError},
-    meta::{NamespacedName, Uid},
-    queue::{BackoffSettings, Queue},
-    runtime::{LoopContext, LoopDefinition, RunningLoop},
+    prelude::*,
+    refs,
     second_writer::OwnedWrites,
     settings::{EXPECTATIONS_TIMEOUT, FeatureGate, Tunable, WorkersFlag},
-    store::Store,
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
-    act::DeploymentNote,
-    objects::{Deployment, REPLICA_SETS, ReplicaSet},
-    plan::Plan,
-    snapshot::{Snapshot, TerminatingReplicasSupport},
-    watch::{EventHandlers, PodInformers},
+    act::{PlanRun, StepResult, StepStop, join_errors},
+    objects::{DEPLOYMENTS, Deployment, ReplicaSet},
+    observe::{check_deployment, check_set, malformed},
+    plan::{OnFailure, Plan},
+    snapshot::{Snapshot, sort_by_creation_time},
+    watch::EventHandlers,
 };
 
 /// Feature gate of `status.terminatingReplicas`; on by default.
@@ -131,23 +124,20 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     single_value_flags: &[],
 };
 
-/// How long to wait before writing `status.terminatingReplicas` again to a server that dropped it.
-const TERMINATING_REPLICAS_RETRY_PERIOD: Duration = Duration::from_mins(10);
-
 /// Caches and memory of the loop that syncs Deployments.
 pub struct DeploymentController {
     context: LoopContext,
     watch: Arc<EventHandlers>,
-    deployments: Informer<Deployment>,
-    sets: Informer<ReplicaSet>,
-    pods: PodInformers,
+    deployments: Arc<Store<Deployment>>,
+    sets: Arc<Store<ReplicaSet>>,
+    ledger: Ledger,
     /// Time at which a server last dropped `status.terminatingReplicas` from a written status, because its version lacks the
     /// field or its feature gate is off. Without this memory every sync would write the field again.
-    terminating_dropped: Mutex<Option<Instant>>,
+    terminating_replicas_dropped_at: Mutex<Option<Instant>>,
 }
 
 fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
-    let queue = context.new_queue("deployment", BackoffSettings::default());
+    let queue = context.new_queue("deployment");
     let workers = context.settings.worker_count(&CONCURRENT_SYNCS);
     let controller = DeploymentController::new(context.clone(), queue.clone());
     Loop::start(DEPLOYMENT_LOOP.name, context, Arc::new(controller), queue, workers)
@@ -156,45 +146,21 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
 impl DeploymentController {
     /// Starts the informers; their handlers add keys to `queue`.
     pub fn new(context: LoopContext, queue: Queue<NamespacedName>) -> Self {
-        let deployments: Arc<Store<Deployment>> = Arc::default();
+        let (ledger, deployments) = (context.ledger(), Arc::default());
         let watch = Arc::new(EventHandlers {
-            queue: queue.clone(),
+            queue,
             deployments: Arc::clone(&deployments),
-            ledger: context.new_ledger(),
+            ledger: ledger.clone(),
             debounce_period_per_100_pods: context.settings.tuned_duration(&SYNC_BATCH_PERIOD),
             deployments_with_listed_sets: Mutex::default(),
             refused_releases: Mutex::default(),
+            pod_informers: Mutex::default(),
         });
-        Self {
-            deployments: context
-                .start_informer(deployments, handler_from_method(&watch, EventHandlers::on_deployment_event)),
-            sets: context
-                .start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_replica_set_event)),
-            // No periodic resync for Pods, because each Pod that finishes or is deleted enqueues its Deployment.
-            pods: PodInformers::new(context.api.clone(), context.short_lived_cache_config(), queue.clone()),
-            terminating_dropped: Mutex::new(None),
-            watch,
-            context,
-        }
-    }
-
-    /// Decides how the status of this Deployment reports terminating Pods.
-    fn terminating_replicas(&self, deployment: &Deployment) -> TerminatingReplicasSupport {
-        let unknown = |since: Instant| {
-            self.context.clock.monotonic_now().duration_since(since) < TERMINATING_REPLICAS_RETRY_PERIOD
-        };
-        let dropped = || self.terminating_dropped.lock().is_some_and(unknown);
-        let known = deployment.status.terminating_replicas.is_some() || !dropped();
-        match (self.context.settings.is_feature_gate_on(&TERMINATING_REPLICAS_GATE), known) {
-            (true, true) => TerminatingReplicasSupport::Reported,
-            (true, false) => TerminatingReplicasSupport::DroppedByServer,
-            (false, _) => TerminatingReplicasSupport::Disabled,
-        }
-    }
-
-    /// Records whether the server kept `status.terminatingReplicas` in a written status.
-    fn note_terminating(&self, kept: bool) {
-        *self.terminating_dropped.lock() = (!kept).then(|| self.context.clock.monotonic_now());
+        context
+            .start_informer(Arc::clone(&deployments), handler_from_method(&watch, EventHandlers::on_deployment_event));
+        let on_replica_set_event = handler_from_method(&watch, EventHandlers::on_replica_set_event);
+        let sets = context.start_informer(Arc::default(), on_replica_set_event);
+        Self { context, watch, deployments, sets, ledger, terminating_replicas_dropped_at: Mutex::default() }
     }
 }
 
@@ -202,57 +168,114 @@ impl Controller for DeploymentController {
     type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = DeploymentNote;
 
-    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
-        self.observe(key, now)
+    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Snapshot, NoSnapshot> {
+        let (deployment, _) =
+            self.ledger.read(&self.deployments, key, WaitPolicy::AllWrites, |_| HashSet::default())?;
+        let rollout_limits = check_deployment(&deployment)?;
+        let owned = self.sets.list_by_index(ByController, &IndexValue::for_controller(&deployment.metadata))?;
+        owned.iter().try_for_each(|set| check_set(set))?;
+        // A malformed orphan is skipped, because it would otherwise stop every Deployment of its namespace.
+        let namespace = IndexValue::Text(deployment.metadata.namespace.clone());
+        let orphans = self.sets.list_decoded_by_index(OrphansByNamespace, &namespace);
+        let orphans = orphans.into_iter().filter(|set| check_set(set).is_ok());
+        let owner = Owner::new(DEPLOYMENTS, &deployment.metadata);
+        let selector = &deployment.spec.selector.compiled;
+        let mut claims = refs::claim_dependents(&owner, selector, owned.into_iter().chain(orphans), |_| true)
+            .map_err(|error| malformed(format!("spec.{error}")))?;
+        let release_retry_after = self.keep_sets_with_refused_release(&mut claims, now);
+        sort_by_creation_time(&mut claims.to_keep);
+        let unfinished_pod_counts = if decide::recreate::needs_pods(&deployment, &claims.to_keep) {
+            self.watch.count_unfinished_pods(&deployment, &claims.to_keep)?
+        } else {
+            Some(BTreeMap::new())
+        };
+        Ok(Snapshot {
+            owner,
+            claims,
+            release_retry_after,
+            unfinished_pod_counts,
+            rollout_limits,
+            now,
+            terminating_replicas_support: self.terminating_replicas_support(&deployment),
+            are_predecessor_sets_cached: self.are_predecessor_sets_cached(&deployment, now),
+            deployment,
+        })
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, DeploymentNote>) -> Result<Requeue, SyncError> {
-        act::act(snapshot, plan, io).await
+    /// Runs the steps of the plan. A failed step determines by its [`OnFailure`] which of the later steps run.
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Self>) -> Result<Requeue, SyncError> {
+        let mut run = PlanRun::new(snapshot, plan, io);
+        let (mut errors, mut on_last_failure) = (Vec::new(), None);
+        let mut steps = Cow::Borrowed(&*plan.steps);
+        let mut at = 0;
+        while let Some(step) = steps.get(at) {
+            at += 1;
+            match (on_last_failure, step.on_failure) {
+                (Some(OnFailure::SkipStepsWithSameOnFailure), OnFailure::SkipStepsWithSameOnFailure) => continue,
+                (Some(OnFailure::RunOnlyStepsWithSameOnFailure), on_failure)
+                    if on_failure != OnFailure::RunOnlyStepsWithSameOnFailure =>
+                {
+                    break;
+                }
+                _ => {}
+            }
+            match run.run_step(step).await {
+                Ok(StepResult::Done) => {
+                    if let Some(event) = &step.event {
+                        io.record_event(event.kind, event.reason, &event.message);
+                    }
+                }
+                Ok(StepResult::Unneeded) => {}
+                Err(StepStop::Failed(error)) if step.on_failure == OnFailure::Ignore => io.update_memory(|_| {
+                    let key = snapshot.deployment.metadata.key();
+                    tracing::debug!(key = %key, err = %error, "Ignored a failed step");
+                }),
+                Err(StepStop::Failed(error)) => {
+                    errors.push(error);
+                    if step.on_failure == OnFailure::EndSync {
+                        break;
+                    }
+                    on_last_failure = Some(step.on_failure);
+                }
+                Err(StepStop::NotCreated(error, follow_up)) => {
+                    errors.push(error);
+                    (steps, at) = (Cow::Owned(follow_up), 0);
+                }
+                Err(StepStop::End(requeue)) => return join_errors(errors).map_or(Ok(requeue), Err),
+            }
+        }
+        if let (true, Some(failure)) = (errors.is_empty(), &plan.failure) {
+            errors.push(SyncError::new(SyncErrorClass::Plan, failure));
+        }
+        join_errors(errors).map_or(Ok(run.requeue.unwrap_or(plan.requeue)), Err)
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
-        let meta = &snapshot.deployment.metadata;
-        (InvolvedObject::new(objects::DEPLOYMENTS, meta), meta.uid.clone())
+    fn object(snapshot: &Snapshot) -> InvolvedObject {
+        InvolvedObject::new(DEPLOYMENTS, &snapshot.deployment.metadata)
     }
 
-    fn apply_memory_note(&self, snapshot: &Snapshot, note: DeploymentNote) {
-        let meta = &snapshot.deployment.metadata;
-        match note {
-            DeploymentNote::ReadReplicaSet(version) => self.watch.ledger.record_write(&meta.uid, REPLICA_SETS, version),
-            DeploymentNote::SearchedForReplicaSets => {
-                self.watch.deployments_with_listed_sets.lock().insert(meta.uid.clone());
-            }
-            DeploymentNote::ReleaseRefused(set, why) => {
-                tracing::debug!(key = %meta.key(), set = %set, err = %why, "The server refused to release a ReplicaSet");
-                self.record_refused_release(snapshot, &set);
-            }
-            DeploymentNote::KeepsTerminatingReplicas(keeps) => self.note_terminating(keeps),
-            DeploymentNote::IgnoredFailure(why) => {
-                tracing::debug!(key = %meta.key(), err = %why, "Ignored a failed step");
-            }
+    /// Starts the informer of the Pods that `Recreate` needs, or stops the informer when its Pods are no longer needed.
+    fn record_plan(&self, snapshot: &Snapshot, _: &Plan) {
+        let Snapshot { deployment, claims, .. } = snapshot;
+        if decide::recreate::needs_pods(deployment, &claims.to_keep) {
+            self.watch.start_pod_informer(&self.context, deployment, &claims.to_keep);
+            // The deletion event may have come before the start, and a shadow does not call `after_sync`.
+            self.after_sync(snapshot);
+        } else {
+            self.watch.pod_informers.lock().remove(&deployment.metadata.uid);
         }
     }
 
     /// Drops the memory of a deleted Deployment again, because a write of this sync may be recorded after the deletion event.
     fn after_sync(&self, snapshot: &Snapshot) {
         let deployment = &snapshot.deployment.metadata;
-        if !self.deployments.store().contains_object(deployment) {
+        if !self.deployments.contains_object(deployment) {
             self.watch.forget_deployment(&deployment.uid);
         }
-    }
-
-    fn ledger(&self) -> Option<&Ledger> {
-        Some(&self.watch.ledger)
-    }
-
-    fn informers(&self) -> Vec<&dyn AnyInformer> {
-        // Pod informers are left out, because each starts in a sync, and therefore after the start of this leader's term.
-        vec![&self.deployments, &self.sets]
     }
 }

@@ -15,28 +15,14 @@ pub struct RolloutLimits {
     pub max_unavailable: i64,
 }
 
-/// A field with a value from which no limits can be computed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LimitsError {
-    /// `spec.replicas` is negative.
-    #[error("spec.replicas: {0} is out of range")]
-    NegativeReplicas(i32),
-    /// maxSurge or maxUnavailable is neither an integer nor a percentage.
-    #[error("spec.strategy.rollingUpdate: {0}")]
-    InvalidNumber(#[from] IntOrStringError),
-    /// maxSurge or maxUnavailable is negative, or maxUnavailable is above 100%.
-    #[error("spec.strategy.rollingUpdate.{0}: {1} is out of range")]
-    OutOfRange(&'static str, String),
-}
-
 impl RolloutLimits {
     /// Computes the limits of a Deployment.
     ///
     /// # Errors
     /// Fails for the values that API validation refuses. Upstream reads a text without `%` as 0.
-    pub fn from_spec(spec: &DeploymentSpec) -> Result<Self, LimitsError> {
+    pub fn from_spec(spec: &DeploymentSpec) -> Result<Self, String> {
         if spec.replicas < 0 {
-            return Err(LimitsError::NegativeReplicas(spec.replicas));
+            return Err(format!("spec.replicas: {} is out of range", spec.replicas));
         }
         let replicas = i64::from(spec.replicas);
         if spec.strategy.kind != StrategyType::RollingUpdate {
@@ -44,11 +30,11 @@ impl RolloutLimits {
         }
         let rolling = &spec.strategy.rolling_update;
         let (max_surge, max_unavailable) = (rolling.max_surge.as_ref(), rolling.max_unavailable.as_ref());
-        in_range("maxSurge", max_surge, i32::MAX)?;
+        check_range("maxSurge", max_surge, i32::MAX)?;
         // An integer maxUnavailable may exceed `spec.replicas`; a percentage may not exceed 100%.
-        in_range("maxUnavailable", max_unavailable.filter(|v| matches!(v, IntOrString::Text(_))), 100)?;
-        in_range("maxUnavailable", max_unavailable, i32::MAX)?;
-        let (surge, unavailable) = resolve_fenceposts(max_surge, max_unavailable, spec.replicas)?;
+        check_range("maxUnavailable", max_unavailable.filter(|v| matches!(v, IntOrString::Text(_))), 100)?;
+        check_range("maxUnavailable", max_unavailable, i32::MAX)?;
+        let (surge, unavailable) = resolve_fenceposts(max_surge, max_unavailable, spec.replicas).map_err(invalid)?;
         Ok(Self { replicas, max_surge: surge.into(), max_unavailable: i64::from(unavailable).min(replicas) })
     }
 
@@ -63,20 +49,23 @@ impl RolloutLimits {
     }
 
     /// Returns the size to which the new ReplicaSet may grow from `current` when all ReplicaSets together have `total` replicas.
-    ///
     /// Upstream: `NewRSNewReplicas`.
     pub fn new_set_size(&self, total: i64, current: i64) -> i64 {
         current + (self.max_pods() - total).max(0).min(self.replicas - current)
     }
 }
 
-/// Checks that `value`, an integer or a percentage of 100, is in `0..=most`.
-fn in_range(field: &'static str, value: Option<&IntOrString>, most: i32) -> Result<(), LimitsError> {
-    let Some(value) = value else { return Ok(()) };
-    if (0..=most).contains(&value.resolve(100, Rounding::Down)?) {
+/// Checks that `number`, an integer or a percentage of 100, is in `0..=max`.
+fn check_range(field: &str, number: Option<&IntOrString>, max: i32) -> Result<(), String> {
+    let Some(number) = number else { return Ok(()) };
+    if (0..=max).contains(&number.resolve(100, Rounding::Down).map_err(invalid)?) {
         return Ok(());
     }
-    Err(LimitsError::OutOfRange(field, value.to_string()))
+    Err(format!("spec.strategy.rollingUpdate.{field}: {number} is out of range"))
+}
+
+fn invalid(error: IntOrStringError) -> String {
+    format!("spec.strategy.rollingUpdate: {error}")
 }
 
 #[cfg(test)]
@@ -91,11 +80,11 @@ mod tests {
     fn a_negative_number_of_replicas_is_refused_under_every_strategy() {
         for strategy in ["RollingUpdate", "Recreate"] {
             let error = limits(-1, strategy, &json!(1), &json!(1)).unwrap_err();
-            assert_eq!(error.to_string(), "spec.replicas: -1 is out of range");
+            assert_eq!(error, "spec.replicas: -1 is out of range");
         }
     }
 
-    fn limits(replicas: i32, strategy: &str, surge: &Value, unavailable: &Value) -> Result<RolloutLimits, LimitsError> {
+    fn limits(replicas: i32, strategy: &str, surge: &Value, unavailable: &Value) -> Result<RolloutLimits, String> {
         let spec: DeploymentSpec = serde_json::from_value(json!({"replicas": replicas, "template": {},
             "strategy": {"type": strategy, "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}}))
         .unwrap();
@@ -137,22 +126,15 @@ mod tests {
     #[test]
     fn malformed_limits_are_refused_with_a_one_line_error() {
         for (surge, unavailable, want) in [
-            (
-                json!("x%"),
-                json!(1),
-                r#"spec.strategy.rollingUpdate: invalid value for IntOrString: "x%" is not an integer followed by %"#,
-            ),
-            (
-                json!(1),
-                json!("three"),
-                r#"spec.strategy.rollingUpdate: invalid value for IntOrString: "three" is not a percentage"#,
-            ),
-            (json!(1), json!("300%"), "spec.strategy.rollingUpdate.maxUnavailable: 300% is out of range"),
-            (json!(-1), json!(1), "spec.strategy.rollingUpdate.maxSurge: -1 is out of range"),
-            (json!(1), json!("-5%"), "spec.strategy.rollingUpdate.maxUnavailable: -5% is out of range"),
-            (json!(1), json!(-5), "spec.strategy.rollingUpdate.maxUnavailable: -5 is out of range"),
+            (json!("x%"), json!(1), r#": invalid value for IntOrString: "x%" is not an integer followed by %"#),
+            (json!(1), json!("three"), r#": invalid value for IntOrString: "three" is not a percentage"#),
+            (json!(1), json!("300%"), ".maxUnavailable: 300% is out of range"),
+            (json!(-1), json!(1), ".maxSurge: -1 is out of range"),
+            (json!(1), json!("-5%"), ".maxUnavailable: -5% is out of range"),
+            (json!(1), json!(-5), ".maxUnavailable: -5 is out of range"),
         ] {
-            assert_eq!(limits(4, "RollingUpdate", &surge, &unavailable).unwrap_err().to_string(), want);
+            let want = format!("spec.strategy.rollingUpdate{want}");
+            assert_eq!(limits(4, "RollingUpdate", &surge, &unavailable).unwrap_err(), want);
             assert!(limits(4, "Recreate", &surge, &unavailable).is_ok(), "Recreate ignores the limits");
         }
     }

@@ -6,14 +6,13 @@
 use common::{
     conditions::Condition,
     head::ObjectHead,
-    intern::{Labels, Text},
+    intern::Labels,
     intstr::IntOrString,
     json::{RawJson, null_as_default},
-    meta::{Annotations, Meta},
-    object::{Object, Resource},
+    meta::Annotations,
     pods::PODS,
-    selector::Selector,
-    store::{ByController, ByNamespace, OrphansByNamespace},
+    prelude::*,
+    store::ByNamespace,
     template::{POD_TEMPLATE_HASH_LABEL, Template},
     wire::{MessageSchema, messages},
 };
@@ -21,11 +20,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// API group, version, plural and kind of Deployments.
-pub const DEPLOYMENTS: Resource =
-    Resource { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", is_namespaced: true };
+pub const DEPLOYMENTS: Resource = Resource::namespaced("apps", "v1", "deployments", "Deployment");
 /// API group, version, plural and kind of ReplicaSets.
-pub const REPLICA_SETS: Resource =
-    Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
+pub const REPLICA_SETS: Resource = Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet");
 
 /// Annotation with the revision of a ReplicaSet; on a Deployment, the revision of its new ReplicaSet.
 pub const REVISION_ANNOTATION: &str = "deployment.kubernetes.io/revision";
@@ -223,7 +220,7 @@ pub struct DeploymentStatus {
     /// How often the name of a new ReplicaSet was already taken. Never cleared once set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
-    /// `Available`, `Progressing` and `ReplicaFailure`.
+    /// The conditions `Available`, `Progressing` and `ReplicaFailure`, and unknown ones.
     #[serde(deserialize_with = "null_as_default")]
     pub conditions: Vec<Condition>,
 }
@@ -397,7 +394,7 @@ impl Object for Pod {
 
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
     const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
-        Some(|head| head.controller_kind() == Some(REPLICA_SETS.kind));
+        Some(|head| head.controller_kind() == Some(REPLICA_SETS.kind()));
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -405,8 +402,7 @@ impl Object for Pod {
 
     fn drop_unneeded_fields(&mut self) {
         self.metadata.labels = Labels::empty();
-        self.metadata.annotations = Annotations::default();
-        self.metadata.finalizers = Box::default();
+        self.metadata.drop_annotations_and_finalizers();
     }
 }
 

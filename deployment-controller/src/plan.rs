@@ -1,20 +1,11 @@
 //! The plan of one sync: steps in order, each with its reason and its Event.
 
-mod why;
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-
-use common::{
-    controller::ExplainPlan,
-    events::EventType,
-    io::Requeue,
-    meta::{Meta, Uid},
-};
+use common::prelude::*;
 use serde_json::Value;
 
-use crate::objects::DeploymentStatus;
-
-pub use why::{PodCounts, WaitReason};
+use crate::{limits::RolloutLimits, objects::DeploymentStatus};
 
 /// An Event about the Deployment, recorded after its step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,14 +67,14 @@ pub enum Action {
     /// Creates the ReplicaSet of the current template.
     CreateReplicaSet {
         /// `metadata.name` of the ReplicaSet to create.
-        set: Arc<str>,
+        name: Arc<str>,
         /// The whole ReplicaSet as JSON.
         body: Box<Value>,
     },
     /// Patches size, annotations or `minReadySeconds` of a ReplicaSet.
     ChangeReplicaSet {
         /// `metadata.name` of the ReplicaSet.
-        set: Arc<str>,
+        name: Arc<str>,
         /// The fields to patch, with their new values.
         change: ReplicaSetChange,
     },
@@ -175,11 +166,7 @@ impl Action {
         match self {
             Self::DeleteReplicaSet(_) => Some("FailedDelete"),
             Self::ChangeReplicaSet { .. } | Self::RollBack(_) | Self::ClearRollback => Some("FailedUpdate"),
-            Self::CreateReplicaSet { .. }
-            | Self::WriteStatus { .. }
-            | Self::OnlyRecordEvent
-            | Self::Adopt(_)
-            | Self::Release(_) => None,
+            _ => None,
         }
     }
 
@@ -204,18 +191,18 @@ impl Action {
 
     /// Returns the verb and the object of the action, for errors. `deployment` is the name of the Deployment.
     pub fn describe(&self, deployment: &str) -> String {
-        let doing = self.verb_text();
+        let verb = self.verb_text();
         match self {
-            Self::ChangeReplicaSet { set, change } if change.size_before_and_after.is_none() => {
-                format!("update ReplicaSet {set}")
+            Self::ChangeReplicaSet { name, change } if change.size_before_and_after.is_none() => {
+                format!("update ReplicaSet {name}")
             }
-            Self::Adopt(ReplicaSetNameAndUid { name: set, .. })
-            | Self::Release(ReplicaSetNameAndUid { name: set, .. })
-            | Self::DeleteReplicaSet(ReplicaSetNameAndUid { name: set, .. })
-            | Self::CreateReplicaSet { set, .. }
-            | Self::ChangeReplicaSet { set, .. } => format!("{doing} ReplicaSet {set}"),
-            Self::RollBack(_) => format!("{doing} Deployment {deployment}"),
-            Self::WriteStatus { .. } | Self::ClearRollback | Self::OnlyRecordEvent => format!("{doing} {deployment}"),
+            Self::Adopt(ReplicaSetNameAndUid { name, .. })
+            | Self::Release(ReplicaSetNameAndUid { name, .. })
+            | Self::DeleteReplicaSet(ReplicaSetNameAndUid { name, .. })
+            | Self::CreateReplicaSet { name, .. }
+            | Self::ChangeReplicaSet { name, .. } => format!("{verb} ReplicaSet {name}"),
+            Self::RollBack(_) => format!("{verb} Deployment {deployment}"),
+            Self::WriteStatus { .. } | Self::ClearRollback | Self::OnlyRecordEvent => format!("{verb} {deployment}"),
         }
     }
 }
@@ -235,7 +222,7 @@ pub struct Plan {
     pub reasons_to_wait: Vec<WaitReason>,
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         self.pod_counts.to_string()
     }
@@ -250,6 +237,125 @@ impl ExplainPlan for Plan {
             Requeue::After(delay) | Requeue::AfterPartialWork(delay) => Some(delay),
             // With `AfterBackoff`, less than a second remains until the progress deadline.
             Requeue::AfterBackoff => Some(Duration::from_secs(1)),
+        }
+    }
+}
+
+/// Pod counts of a Deployment, summed from the statuses of its ReplicaSets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PodCounts {
+    /// Desired number of Pods, maxSurge and maxUnavailable.
+    pub limits: RolloutLimits,
+    /// Pods of the new ReplicaSet.
+    pub updated: i64,
+    /// Pods of all old ReplicaSets.
+    pub old: i64,
+    /// Ready Pods of all ReplicaSets.
+    pub ready: i64,
+    /// Available Pods of all ReplicaSets.
+    pub available: i64,
+}
+
+impl fmt::Display for PodCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limits, updated, old, ready, available } = self;
+        write!(f, "{} desired, {updated} updated, {old} old, {ready} ready, {available} available", limits.replicas)?;
+        write!(f, "; at most {} (maxSurge {}), ", limits.max_pods(), limits.max_surge)?;
+        write!(f, "at least {} available (maxUnavailable {})", limits.min_available_pods(), limits.max_unavailable)
+    }
+}
+
+/// A reason why a rollout does not continue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WaitReason {
+    /// The selector is empty and would match every Pod.
+    EmptySelector,
+    /// The Pods that `Recreate` needs have not been read yet.
+    PodsNotRead,
+    /// The Deployment is being deleted.
+    DeploymentDeleting,
+    /// `spec.paused` is true.
+    Paused {
+        /// Whether a rollout starts when the pause ends.
+        is_rollout_pending: bool,
+    },
+    /// The progress deadline has passed.
+    DeadlineExceeded {
+        /// Seconds since the condition `Progressing` reported the exceeded deadline.
+        seconds_since_report: i64,
+    },
+    /// The new ReplicaSet, named here, is being deleted. A replacement is created only after the deletion.
+    NewReplicaSetDeleting(Arc<str>),
+    /// A ReplicaSet has the condition `ReplicaFailure`, because it cannot create or delete Pods.
+    ReplicaFailure {
+        /// Name of the ReplicaSet with the condition.
+        set: Arc<str>,
+        /// Message of the condition `ReplicaFailure`.
+        message: Box<str>,
+    },
+    /// Old Pods have not finished, under the strategy `Recreate`.
+    OldPodsUnfinished {
+        /// Name of the ReplicaSet that controls the Pods.
+        set: Arc<str>,
+        /// Number of unfinished Pods.
+        count: i64,
+    },
+    /// The new ReplicaSet has not created all its Pods yet.
+    PodsMissing {
+        /// Name of the new ReplicaSet.
+        set: Arc<str>,
+        /// `status.replicas` of the ReplicaSet.
+        actual: i64,
+        /// `spec.replicas` of the ReplicaSet.
+        desired: i64,
+    },
+    /// An old ReplicaSet has not removed all surplus Pods yet.
+    SurplusPods {
+        /// Name of the old ReplicaSet.
+        set: Arc<str>,
+        /// Number of Pods above the size of the ReplicaSet.
+        count: i64,
+    },
+    /// Pods of the new ReplicaSet are not available yet.
+    PodsNotAvailable {
+        /// Number of Pods of the new ReplicaSet that are not available yet.
+        count: i64,
+        /// Number of available Pods of all ReplicaSets.
+        available_pods: i64,
+        /// The limits that stop the rollout until more Pods are available.
+        limits: RolloutLimits,
+    },
+}
+
+impl fmt::Display for WaitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EmptySelector => f.write_str("the selector is empty and would select all Pods"),
+            Self::PodsNotRead => f.write_str("the Pods, which the strategy Recreate needs, have not been read yet"),
+            Self::DeploymentDeleting => f.write_str("being deleted: only the status is written"),
+            Self::Paused { is_rollout_pending: false } => f.write_str("paused"),
+            Self::Paused { is_rollout_pending: true } => f.write_str("paused: the template is not rolled out"),
+            Self::DeadlineExceeded { seconds_since_report } => {
+                write!(f, "progress deadline exceeded {seconds_since_report}s ago")
+            }
+            Self::NewReplicaSetDeleting(set) => {
+                write!(f, "ReplicaSet {set} has the current template and is being deleted; ")?;
+                f.write_str("a replacement follows once it is gone")
+            }
+            Self::ReplicaFailure { set, message } => {
+                write!(f, "ReplicaSet {set} cannot create or delete Pods: {message}")
+            }
+            Self::OldPodsUnfinished { set, count } => write!(f, "old Pods of {set} still run (Recreate): {count}"),
+            Self::PodsMissing { set, actual, desired } => {
+                write!(f, "ReplicaSet {set} has {actual} of {desired} Pods")
+            }
+            Self::SurplusPods { set, count } => write!(f, "ReplicaSet {set} has {count} Pods to remove"),
+            Self::PodsNotAvailable { count, available_pods, limits } => {
+                let (noun, verb) = if *count == 1 { ("Pod", "is") } else { ("Pods", "are") };
+                write!(f, "{count} new {noun} {verb} not available yet ")?;
+                write!(f, "(minimum available {}, {available_pods} available now; ", limits.min_available_pods())?;
+                write!(f, "maxUnavailable {})", limits.max_unavailable)
+            }
         }
     }
 }

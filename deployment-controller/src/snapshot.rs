@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use common::{
-    meta::Uid,
-    refs::{DependentClaims, Owner},
-};
+use common::prelude::*;
 use jiff::Timestamp;
 
 use crate::{
@@ -35,8 +32,9 @@ pub struct Snapshot {
     pub claims: DependentClaims<Arc<ReplicaSet>>,
     /// Time until the next attempt of refused releases; `None` if no release was refused.
     pub release_retry_after: Option<Duration>,
-    /// Number of unfinished Pods of each ReplicaSet; filled only while `Recreate` waits for old Pods.
-    pub unfinished_pod_counts: BTreeMap<Uid, usize>,
+    /// Number of unfinished Pods of each ReplicaSet: empty unless `Recreate` waits for old Pods, `None` if the Pods are needed
+    /// and have not been read yet.
+    pub unfinished_pod_counts: Option<BTreeMap<Uid, usize>>,
     /// The desired number of Pods, maxSurge and maxUnavailable.
     pub rollout_limits: RolloutLimits,
     /// Wall-clock time of the sync.

@@ -2,17 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use common::{
-    api::Api,
-    consistency::Ledger,
-    controller::{debounce_for_pods, priority_of_origin},
-    informer::{Informer, InformerConfig},
-    map::{HashMap, HashSet},
-    meta::{Meta, NamespacedName, ResourceVersion, Uid},
-    owners::{controlling_owner, find_potential_adopters},
-    queue::{Priority, Queue},
-    store::{CacheEvent, ChangeOrigin, Store},
-};
+use common::{informer::InformerConfig, object::CachedObjectError, prelude::*};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
@@ -30,6 +20,8 @@ pub(crate) struct EventHandlers {
     pub(crate) deployments_with_listed_sets: Mutex<HashSet<Uid>>,
     /// ReplicaSets that no longer match the selector, but that the server has refused to release.
     pub(crate) refused_releases: Mutex<HashMap<Uid, RefusedReplicaSetRelease>>,
+    /// Informers of Pods, one for each Deployment that waits under `Recreate` until its old Pods have finished.
+    pub(crate) pod_informers: Mutex<HashMap<Uid, PodInformer>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,135 +39,108 @@ impl EventHandlers {
             self.forget_deployment(&deployment.metadata.uid);
             self.queue.reset_failure_count(&deployment.metadata.key());
         }
-        self.queue.add(event.meta().key(), priority_of_origin(origin));
+        self.queue.add(event.meta().key(), origin);
     }
 
-    /// Drops the records of a deleted Deployment: its written versions, and the fact that its ReplicaSets were listed.
+    /// Drops the records of a deleted Deployment: its written versions, and the fact that its ReplicaSets were listed. Stops the
+    /// informer of its Pods.
     pub(crate) fn forget_deployment(&self, deployment: &Uid) {
+        self.pod_informers.lock().remove(deployment);
         self.deployments_with_listed_sets.lock().remove(deployment);
         self.ledger.forget_owner(deployment);
     }
 
     /// Enqueues the Deployment that owns, or owned, a ReplicaSet; for an orphan, every Deployment that may adopt it.
     pub(crate) fn on_replica_set_event(&self, event: &CacheEvent<ReplicaSet>, origin: ChangeOrigin) {
-        let priority = priority_of_origin(origin);
-        match event {
-            CacheEvent::Deleted(set) => {
-                self.refused_releases.lock().remove(&set.metadata.uid);
-                self.add_owner(&set.metadata, priority);
-            }
-            CacheEvent::Unreadable(set) => self.add_owner(&set.meta, priority),
-            // A ReplicaSet that is already being deleted when it first appears, for example after a restart, counts as deleted.
-            CacheEvent::Added(set) if set.metadata.is_deleting() => self.add_owner(&set.metadata, priority),
-            CacheEvent::Added(set) => self.add_owner_or_adopters(&set.metadata, priority),
-            CacheEvent::Updated { old, new } => {
+        if let CacheEvent::Deleted(set) = event {
+            self.refused_releases.lock().remove(&set.metadata.uid);
+        }
+        let debounce = match event {
+            CacheEvent::Updated { old, new } if new.metadata.is_status_change_of(&old.metadata) => {
                 let pods = usize::try_from(new.spec.replicas.max(new.status.replicas)).unwrap_or_default();
-                let (old, new) = (&old.metadata, &new.metadata);
-                if old.resource_version == new.resource_version {
-                    return;
-                }
-                if new.controller().is_some() && new.is_status_change_of(old) {
-                    return self.add_owner_debounced(new, debounce_for_pods(self.debounce_period_per_100_pods, pods));
-                }
-                let moved = old.controller() != new.controller();
-                if moved {
-                    self.add_owner(old, priority);
-                }
-                if new.controller().is_some() || moved || old.labels != new.labels {
-                    self.add_owner_or_adopters(new, priority);
-                }
+                Some(debounce_for_pods(self.debounce_period_per_100_pods, pods))
+            }
+            _ => None,
+        };
+        // A change of the status alone concerns no adopters.
+        let selects = |deployment: &Deployment, labels: &_| deployment.spec.selector.compiled.matches_orphan(labels);
+        for deployment in find_concerned_owners(&self.deployments, event, selects) {
+            match debounce {
+                Some(debounce) => self.queue.add_debounced(deployment.metadata.key(), debounce),
+                None => self.queue.add(deployment.metadata.key(), origin),
             }
         }
     }
 
-    fn add_owner(&self, set: &Meta, priority: Priority) {
-        if let Some(deployment) = controlling_owner(&self.deployments, set) {
-            self.queue.add(deployment.metadata.key(), priority);
-        }
-    }
-
-    fn add_owner_debounced(&self, set: &Meta, debounce: Duration) {
-        if let Some(deployment) = controlling_owner(&self.deployments, set) {
-            self.queue.add_debounced(deployment.metadata.key(), debounce);
-        }
-    }
-
-    fn add_owner_or_adopters(&self, set: &Meta, priority: Priority) {
-        if set.controller().is_some() {
-            return self.add_owner(set, priority);
-        }
-        let selects = |deployment: &Deployment| deployment.spec.selector.compiled.matches_orphan(&set.labels);
-        for deployment in find_potential_adopters(&self.deployments, set, selects) {
-            self.queue.add(deployment.metadata.key(), priority);
-        }
-    }
-}
-
-/// Informers of Pods, one for each Deployment that waits under `Recreate` until its old Pods have finished.
-///
-/// An informer reads the Pods that match the selector of the Deployment, or all Pods of the namespace if the Deployment has
-/// adopted ReplicaSets with another selector. The informer stops when the wait ends.
-pub(crate) struct PodInformers {
-    api: Api,
-    config: InformerConfig,
-    queue: Queue<NamespacedName>,
-    watches: Mutex<BTreeMap<NamespacedName, PodInformer>>,
-}
-
-struct PodInformer {
-    owner: Uid,
-    selector: String,
-    pods: Arc<Informer<Pod>>,
-}
-
-impl PodInformers {
-    pub(crate) fn new(api: Api, config: InformerConfig, queue: Queue<NamespacedName>) -> Self {
-        Self { api, config, queue, watches: Mutex::default() }
-    }
-
-    /// Returns the informer of the Pods of a Deployment's ReplicaSets. The first call starts the informer. The first complete
-    /// list and the end of each Pod enqueue the Deployment.
-    pub(crate) fn get_or_start_informer(
+    /// Counts the unfinished Pods of each ReplicaSet; `None` if the Pods have not been read yet.
+    pub(crate) fn count_unfinished_pods(
         &self,
         deployment: &Deployment,
         sets: &[Arc<ReplicaSet>],
-    ) -> Arc<Informer<Pod>> {
-        let (key, owner) = (deployment.metadata.key(), &deployment.metadata.uid);
-        let mut selector = deployment.spec.selector.compiled.to_string();
-        if sets.iter().any(|set| *set.spec.selector != *selector) {
-            // The Pods of an adopted ReplicaSet may not match this selector, so all Pods of the namespace are read.
-            selector.clear();
+    ) -> Result<Option<BTreeMap<Uid, usize>>, CachedObjectError> {
+        let informers = self.pod_informers.lock();
+        let started = informers.get(&deployment.metadata.uid).filter(|started| started.selects(deployment, sets));
+        let Some(filled) = started.filter(|started| started.informer.is_synced()) else { return Ok(None) };
+        let pods = Arc::clone(filled.informer.store());
+        drop(informers);
+        let count_unfinished = |set: &Arc<ReplicaSet>| {
+            let pods = pods.list_by_index(ByController, &IndexValue::for_controller(&set.metadata))?;
+            Ok((set.metadata.uid.clone(), pods.iter().filter(|pod| pod.is_unfinished()).count()))
+        };
+        sets.iter().map(count_unfinished).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// Starts the informer of the Pods of a Deployment's ReplicaSets, unless it is running. The first complete list and the end
+    /// of each Pod enqueue the Deployment.
+    ///
+    /// Neither the loop nor the ledger waits for this informer, because it starts after the beginning of this leader's term.
+    /// Pods have no periodic resync, because each Pod that finishes or is deleted enqueues its Deployment.
+    pub(crate) fn start_pod_informer(&self, context: &LoopContext, deployment: &Deployment, sets: &[Arc<ReplicaSet>]) {
+        let mut informers = self.pod_informers.lock();
+        if informers.get(&deployment.metadata.uid).is_some_and(|started| started.selects(deployment, sets)) {
+            return;
         }
-        let mut watches = self.watches.lock();
-        if let Some(known) = watches.get(&key).filter(|watch| watch.owner == *owner && watch.selector == selector) {
-            return Arc::clone(&known.pods);
-        }
+        let (key, selector) = (deployment.metadata.key(), pod_selector(deployment, sets));
         let config = InformerConfig {
             namespace: key.namespace.to_string(),
             label_selector: selector.clone(),
-            ..self.config.clone()
+            ..context.short_lived_cache_config()
         };
-        let (queue, of) = (self.queue.clone(), key.clone());
+        let (queue, deployment_key) = (self.queue.clone(), key.clone());
         let on_pod = Box::new(move |event: &CacheEvent<Pod>, _| {
             if may_end_pod(event) {
-                queue.add(of.clone(), Priority::Normal);
+                queue.add(deployment_key.clone(), Priority::Normal);
             }
         });
-        let pods = Arc::new(Informer::start(self.api.clone(), config, vec![on_pod]));
-        let (queue, of, filled) = (self.queue.clone(), key.clone(), pods.wait_for_first_list());
+        let informer = Informer::start(context.api.clone(), config, vec![on_pod]);
+        let (queue, first_list) = (self.queue.clone(), informer.wait_for_first_list());
         tokio::spawn(async move {
-            if filled.await {
-                queue.add(of, Priority::Normal);
+            if first_list.await {
+                queue.add(key, Priority::Normal);
             }
         });
-        watches.insert(key, PodInformer { owner: owner.clone(), selector, pods: Arc::clone(&pods) });
-        pods
+        informers.insert(deployment.metadata.uid.clone(), PodInformer { selector, informer });
     }
+}
 
-    /// Stops the informer of a Deployment that no longer waits for Pods.
-    pub(crate) fn stop_informer(&self, key: &NamespacedName) {
-        self.watches.lock().remove(key);
+/// A running informer of the Pods of one Deployment. It stops when it is dropped.
+pub(crate) struct PodInformer {
+    selector: String,
+    informer: Informer<Pod>,
+}
+
+impl PodInformer {
+    /// Whether the informer reads all Pods of these ReplicaSets.
+    fn selects(&self, deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> bool {
+        self.selector == pod_selector(deployment, sets)
     }
+}
+
+/// Returns the selector of the Deployment. It is empty, so that it selects all Pods of the namespace, if the Deployment has
+/// adopted a ReplicaSet with another selector.
+fn pod_selector(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> String {
+    let selector = deployment.spec.selector.compiled.to_string();
+    if sets.iter().all(|set| *set.spec.selector == *selector) { selector } else { String::new() }
 }
 
 /// Whether the event may be the end of an unfinished Pod. Upstream enqueues the Deployment only when no Pod remains, and misses

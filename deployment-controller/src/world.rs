@@ -5,10 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use common::{
     conditions::{self as list, Condition},
     controller::{Decision, Explanation},
-    io::Requeue,
-    meta::Uid,
-    object::Object as _,
-    refs::{self, Owner},
+    prelude::*,
+    refs,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -32,7 +30,7 @@ pub(crate) struct DeploymentBuilder {
     pub(crate) generation: i64,
     pub(crate) is_deleting: bool,
     pub(crate) sets: Vec<Value>,
-    pub(crate) unfinished_pod_counts: BTreeMap<Uid, usize>,
+    pub(crate) unfinished_pod_counts: Option<BTreeMap<Uid, usize>>,
     pub(crate) now: Timestamp,
     made: i64,
 }
@@ -56,7 +54,7 @@ impl DeploymentBuilder {
             generation: 1,
             is_deleting: false,
             sets: Vec::new(),
-            unfinished_pod_counts: BTreeMap::new(),
+            unfinished_pod_counts: Some(BTreeMap::new()),
             now: "2026-11-21T10:00:00Z".parse().unwrap(),
             made: 0,
         }
@@ -78,6 +76,11 @@ impl DeploymentBuilder {
             "observedGeneration": 1, "terminatingReplicas": 0});
         self.sets.last_mut().unwrap()["status"] = status;
         self
+    }
+
+    /// Adds the youngest ReplicaSet as [`Self::with_set`] does, with the template of the Deployment.
+    pub(crate) fn with_new_set(self, name: &str, size: i64, available: i64) -> Self {
+        self.with_set(name, size, available).with_current_template(name)
     }
 
     fn push(&mut self, name: &str, size: i64, template: &Value, annotations: &Value) {
@@ -112,21 +115,18 @@ impl DeploymentBuilder {
         self
     }
 
-    /// Sets an annotation of the ReplicaSet that was added last.
     pub(crate) fn with_annotation(mut self, key: &str, value: &str) -> Self {
         self.sets.last_mut().unwrap()["metadata"]["annotations"][key] = json!(value);
         self
     }
 
-    /// Removes an annotation from the ReplicaSet that was added last.
     pub(crate) fn without_annotation(mut self, key: &str) -> Self {
         self.sets.last_mut().unwrap()["metadata"]["annotations"].as_object_mut().unwrap().remove(key);
         self
     }
 
-    /// Sets the number of unfinished Pods of a ReplicaSet.
     pub(crate) fn with_unfinished_pods(mut self, name: &str, count: usize) -> Self {
-        self.unfinished_pod_counts.insert(Uid::new(name), count);
+        self.unfinished_pod_counts.get_or_insert_default().insert(Uid::new(name), count);
         self
     }
 
@@ -139,7 +139,6 @@ impl DeploymentBuilder {
         self
     }
 
-    /// Sets the status of a complete rollout.
     pub(crate) fn with_complete_status(self) -> Self {
         let mut world = self.with_condition(conditions::PROGRESSING, conditions::NEW_REPLICA_SET_AVAILABLE);
         for count in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
@@ -205,11 +204,11 @@ impl DeploymentBuilder {
     pub(crate) fn apply_plan(&mut self, plan: &Plan) {
         for step in &plan.steps {
             match &step.action {
-                Action::CreateReplicaSet { set, body } => {
+                Action::CreateReplicaSet { name, body } => {
                     let size = body["spec"]["replicas"].as_i64().unwrap();
-                    self.push(set, size, &body["spec"]["template"], &body["metadata"]["annotations"]);
+                    self.push(name, size, &body["spec"]["template"], &body["metadata"]["annotations"]);
                 }
-                Action::ChangeReplicaSet { set, change } => self.change(set, change),
+                Action::ChangeReplicaSet { name, change } => self.change(name, change),
                 Action::DeleteReplicaSet(set) => self.sets.retain(|s| s["metadata"]["name"] != *set.name),
                 Action::WriteStatus { status, revision } => {
                     self.status = json!(status);
@@ -257,9 +256,9 @@ impl Plan {
         self.steps.iter().filter_map(|step| of(&step.action)).collect()
     }
 
-    pub(crate) fn changes_of_set(&self, name: &str) -> Vec<ReplicaSetChange> {
+    pub(crate) fn changes_of_set(&self, set: &str) -> Vec<ReplicaSetChange> {
         self.actions(|action| match action {
-            Action::ChangeReplicaSet { set, change } if **set == *name => Some(change.clone()),
+            Action::ChangeReplicaSet { name, change } if **name == *set => Some(change.clone()),
             _ => None,
         })
     }
@@ -270,8 +269,8 @@ impl Plan {
 
     pub(crate) fn size_changes(&self) -> Vec<(String, i64, i64)> {
         self.actions(|action| match action {
-            Action::ChangeReplicaSet { set, change } => {
-                change.size_before_and_after.map(|(from, to)| (set.to_string(), from, to))
+            Action::ChangeReplicaSet { name, change } => {
+                change.size_before_and_after.map(|(from, to)| (name.to_string(), from, to))
             }
             _ => None,
         })
@@ -279,7 +278,7 @@ impl Plan {
 
     pub(crate) fn created_set_name_and_body(&self) -> Option<(String, Value)> {
         let created = self.actions(|action| match action {
-            Action::CreateReplicaSet { set, body } => Some((set.to_string(), (**body).clone())),
+            Action::CreateReplicaSet { name, body } => Some((name.to_string(), (**body).clone())),
             _ => None,
         });
         created.into_iter().next()

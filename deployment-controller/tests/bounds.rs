@@ -159,7 +159,7 @@ fn snapshot(deployment: &Value, sets: &[Value]) -> Option<Snapshot> {
         owner,
         claims,
         release_retry_after: None,
-        unfinished_pod_counts: running_pods,
+        unfinished_pod_counts: Some(running_pods),
         rollout_limits: limits,
         now: "2026-11-22T09:00:00Z".parse().unwrap(),
         terminating_replicas_support: TerminatingReplicasSupport::Reported,

@@ -87,7 +87,7 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    common::logging::install_log(common::logging::LogSettings::default());
+    common::process::logging::install_log(common::process::logging::LogSettings::default());
     let ended = runtime.block_on(until_interrupted(run(&flags)));
     runtime.shutdown_timeout(Duration::from_secs(1));
     match ended {

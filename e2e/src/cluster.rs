@@ -92,7 +92,7 @@ pub enum Error {
     Serve(#[from] sandbox::ServeError),
     /// The API server cannot be reached.
     #[error(transparent)]
-    Client(#[from] common::client::Error),
+    Client(#[from] common::process::client::Error),
     /// A process of the cluster is not ready in time.
     #[error("{0}")]
     NotReady(String),
@@ -339,9 +339,10 @@ impl Cluster {
 
 /// A client with its own connections.
 pub async fn connect(kubeconfig: &Path) -> Result<kube::Client, Error> {
-    let options = common::client::ApiServerOptions { kubeconfig: Some(kubeconfig.to_owned()), ..Default::default() };
-    let config = common::client::load_config(&options).await?;
-    Ok(common::client::build_client(&config)?)
+    let options =
+        common::process::client::ApiServerOptions { kubeconfig: Some(kubeconfig.to_owned()), ..Default::default() };
+    let config = common::process::client::load_config(&options).await?;
+    Ok(common::process::client::build_client(&config)?)
 }
 
 /// The kubeconfig that kubectl uses.

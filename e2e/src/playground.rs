@@ -152,7 +152,7 @@ async fn run(flags: &Flags) -> Result<(), Error> {
     let live = !flags.plain && !flags.exit_when_done && !flags.stuck && !is_server_alone;
     let live = live && io::stdout().is_terminal() && io::stdin().is_terminal();
     if !live {
-        common::logging::install_log(common::logging::LogSettings::default());
+        common::process::logging::install_log(common::process::logging::LogSettings::default());
     }
     let clock = Clock::system();
     let mut ground = Ground::start(flags, clock).await?;

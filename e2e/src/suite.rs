@@ -108,10 +108,9 @@ impl Context {
         context.client().create(resources::NAMESPACES, "", &body).await?;
         if context.kind() == Kind::Kubeconfig {
             // Without it no Pod is admitted.
-            let accounts = resources::SERVICE_ACCOUNTS;
             context
                 .until("the namespace to have its ServiceAccount", async || {
-                    context.client().get(accounts, &context.namespace, "default").await.ok()
+                    context.client().get(resources::SERVICE_ACCOUNTS, &context.namespace, "default").await.ok()
                 })
                 .await?;
         }

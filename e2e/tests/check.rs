@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use common::built_in_flags::ControllersFlag;
+use common::process::built_in_flags::ControllersFlag;
 use e2e::controllers;
 use kubectl_nonet::controllers::{ALL, AccessRight, controller_of_loop};
 use serde_json::Value;

@@ -793,8 +793,8 @@ async fn adopts(c: Context) -> Outcome {
     c.delete(DAEMON_SETS, "agent", "Orphan").await?;
     let orphaned = json!({"metadata": {"ownerReferences": null}});
     for resource in [PODS, CONTROLLER_REVISIONS] {
-        for object in c.list(resource).await? {
-            c.merge(resource, object["metadata"]["name"].as_str().unwrap(), orphaned.clone()).await?;
+        for object in c.list(resource.clone()).await? {
+            c.merge(resource.clone(), object["metadata"]["name"].as_str().unwrap(), orphaned.clone()).await?;
         }
     }
     c.merge(DAEMON_SETS, "agent", json!({"metadata": {"finalizers": null}})).await?;

@@ -17,22 +17,13 @@ use serde_json::{Value, json};
 /// Clusters without a garbage collector.
 const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
 
-const MAPS: Resource =
-    Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", is_namespaced: true };
-const DEFINITIONS: Resource = Resource {
-    group: "apiextensions.k8s.io",
-    version: "v1",
-    plural: "customresourcedefinitions",
-    kind: "CustomResourceDefinition",
-    is_namespaced: false,
-};
-const WIDGETS: Resource =
-    Resource { group: "gc.example.com", version: "v1", plural: "widgets", kind: "Widget", is_namespaced: true };
+const MAPS: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
+const DEFINITIONS: Resource =
+    Resource::cluster_scoped("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition");
+const WIDGETS: Resource = Resource::namespaced("gc.example.com", "v1", "widgets", "Widget");
 
-const GADGETS: Resource =
-    Resource { group: "gc.example.com", version: "v1", plural: "gadgets", kind: "Gadget", is_namespaced: true };
-const STATEFUL_SETS: Resource =
-    Resource { group: "apps", version: "v1", plural: "statefulsets", kind: "StatefulSet", is_namespaced: true };
+const GADGETS: Resource = Resource::namespaced("gc.example.com", "v1", "gadgets", "Gadget");
+const STATEFUL_SETS: Resource = Resource::namespaced("apps", "v1", "statefulsets", "StatefulSet");
 /// As `kubectl delete --cascade` asks for them.
 const POLICIES: [&str; 3] = ["Background", "Foreground", "Orphan"];
 
@@ -81,7 +72,7 @@ fn map(name: &str, owners: &[&Value]) -> Value {
 
 async fn gone(c: &Context, resource: Resource, name: &str) -> Outcome {
     c.until(&format!("{resource} {name} to be gone"), async || {
-        c.get(resource, name).await.is_err_and(|refused| refused.code == 404).then_some(())
+        c.get(resource.clone(), name).await.is_err_and(|refused| refused.code == 404).then_some(())
     })
     .await
 }
@@ -107,12 +98,12 @@ async fn delete_with(c: &Context, resource: Resource, owner: &Value, dependents:
     let of = |objects: Vec<Value>| objects.into_iter().filter(|o| is_of(o, owner)).collect::<Vec<_>>();
     let before = c
         .until(&format!("{dependents} of {name}"), async || {
-            Some(of(c.list(dependents).await.ok()?)).filter(|all| !all.is_empty())
+            Some(of(c.list(dependents.clone()).await.ok()?)).filter(|all| !all.is_empty())
         })
         .await?;
-    c.delete(resource, name, policy).await?;
+    c.delete(resource.clone(), name, policy).await?;
     gone(c, resource, name).await?;
-    let left = c.list(dependents).await?;
+    let left = c.list(dependents.clone()).await?;
     if policy == "Foreground" {
         c.check(of(left).is_empty(), "the owner goes last").await?;
     } else if policy == "Orphan" {
@@ -122,12 +113,12 @@ async fn delete_with(c: &Context, resource: Resource, owner: &Value, dependents:
     if policy == "Orphan" {
         return c
             .stays("what was released", Duration::from_secs(1), async || {
-                c.list(dependents).await.is_ok_and(|all| before.iter().all(|object| is_left(object, &all)))
+                c.list(dependents.clone()).await.is_ok_and(|all| before.iter().all(|object| is_left(object, &all)))
             })
             .await;
     }
     c.until(&format!("{dependents} of {name} to be gone"), async || {
-        let all = c.list(dependents).await.ok()?;
+        let all = c.list(dependents.clone()).await.ok()?;
         (!before.iter().any(|object| is_left(object, &all))).then_some(())
     })
     .await
@@ -275,7 +266,7 @@ fn definition(resource: Resource) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": resource.to_string()},
-        "spec": {"group": "gc.example.com", "scope": "Namespaced", "names": {"plural": resource.plural, "kind": resource.kind},
+        "spec": {"group": "gc.example.com", "scope": "Namespaced", "names": {"plural": resource.plural(), "kind": resource.kind()},
             "versions": [{"name": "v1", "served": true, "storage": true,
                 "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}
     })
@@ -298,7 +289,7 @@ async fn custom(c: Context) -> Outcome {
 /// The admission plugin `OwnerReferencesPermissionEnforcement` is on, so that the suites hold the roles of `deploy/`.
 async fn rights(c: Context) -> Outcome {
     const GROUP: &str = "rbac.authorization.k8s.io";
-    let of_group = |plural, kind| Resource { group: GROUP, version: "v1", plural, kind, is_namespaced: true };
+    let of_group = |plural, kind| Resource::namespaced(GROUP, "v1", plural, kind);
     let user = format!("weak-{}", c.namespace());
     let kubeconfig = c.cluster().kubeconfig_for(&user)?;
     let weak = Client::new(cluster::connect(&kubeconfig).await?);

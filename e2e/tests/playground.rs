@@ -3,7 +3,7 @@
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
-use common::clock::Clock;
+use common::{clock::Clock, object::Resource};
 use e2e::{
     process::{Launch, Process},
     suite::{Client, PlainTest, resources, run_plain, stateful_set},
@@ -68,7 +68,8 @@ fn pid(line: &str) -> i32 {
 async fn client(kubeconfig: &Path) -> kube::Client {
     let config = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
     let options = kube::config::KubeConfigOptions::default();
-    common::client::build_client(&kube::Config::from_custom_kubeconfig(config, &options).await.unwrap()).unwrap()
+    common::process::client::build_client(&kube::Config::from_custom_kubeconfig(config, &options).await.unwrap())
+        .unwrap()
 }
 
 async fn the_example_is_done_although_a_controller_is_killed() {
@@ -152,9 +153,9 @@ async fn a_bare_playground_has_the_nodes_and_controllers_it_was_asked_for_and_le
     let client = Client::new(client(&kubeconfig).await);
     let clock = Clock::system();
     let exists = async |resource, name: &str| client.get(resource, "default", name).await.is_ok();
-    let until = async |resource, name: &str, is_there: bool| {
+    let until = async |resource: Resource, name: &str, is_there: bool| {
         let mut waited = Duration::ZERO;
-        while exists(resource, name).await != is_there {
+        while exists(resource.clone(), name).await != is_there {
             assert!(waited < PATIENCE, "{name}: {}", playground.log().join("\n"));
             clock.sleep(Duration::from_millis(100)).await;
             waited += Duration::from_millis(100);

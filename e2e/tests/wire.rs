@@ -73,8 +73,8 @@ fn as_sent(object: &Value) -> String {
 }
 
 fn same<K: Object + Debug>() {
-    assert!(K::PROTOBUF_SCHEMA.is_some_and(|message| message.name.ends_with(&format!(".{}", K::RESOURCE.kind))));
-    for (json, message) in objects(K::RESOURCE.plural) {
+    assert!(K::PROTOBUF_SCHEMA.is_some_and(|message| message.name.ends_with(&format!(".{}", K::RESOURCE.kind()))));
+    for (json, message) in objects(K::RESOURCE.plural()) {
         let (text, bytes) = (EncodedObject::Json(&json), EncodedObject::Protobuf(&message));
         let read = |object: EncodedObject<'_>| object.decode::<K>().unwrap_or_else(|error| panic!("{json}: {error:?}"));
         assert_eq!(format!("{:#?}", read(bytes)), format!("{:#?}", read(text)), "{json}");
@@ -191,8 +191,9 @@ fn object(owners: &[(&str, Option<bool>)], finalizers: &[&str], phase: &str) -> 
 /// An object that cannot concern a controller, as its head says, is never kept, in either format.
 fn agree<K: Object>(object: &Value) {
     let mut object = object.clone();
-    let kind = K::RESOURCE.kind;
-    object["apiVersion"] = json!(K::RESOURCE.api_version());
+    let resource = K::RESOURCE;
+    let kind = resource.kind();
+    object["apiVersion"] = json!(resource.api_version());
     object["kind"] = json!(kind);
     let unwanted = if kind == "ControllerRevision" { "status" } else { "data" };
     object.as_object_mut().unwrap().remove(unwanted);

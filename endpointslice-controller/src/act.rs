@@ -5,32 +5,15 @@
 
 use std::sync::Arc;
 
-use common::{
-    api::PatchFormat,
-    io::{Io, MemoryNote, ObjectRole, Refusal, RefusalClass, Request, SyncError},
-    meta::{NamespacedName, ResourceVersion, Uid},
-};
+use common::{api::PatchFormat, prelude::*};
 
 use crate::{
     body::{NewSliceBody, SlicePatch},
     objects::{ENDPOINT_SLICES, Slice},
+    own_writes::RecordedWrite,
     plan::{SliceDraft, SliceMetadata, SliceWrite, SliceWrites},
+    watch::SliceEventHandlers,
 };
-
-/// The stage of one write of a slice, applied as a note before the request and after the answer.
-#[derive(Debug)]
-pub enum WriteProgress {
-    /// The request is about to be sent. Watch events of the write may arrive before the answer.
-    Started,
-    /// The server refused the request, or its answer was lost.
-    Failed,
-    /// The slice was created or updated: the operation as a metric label, the UID of the slice, and its new version.
-    Written(&'static str, Uid, ResourceVersion),
-    /// The slice with this UID was deleted.
-    Deleted(Uid),
-    /// The server answered that the slice to delete does not exist.
-    AlreadyDeleted,
-}
 
 /// The result of [`SliceWriter::write_all`] if no write failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,26 +25,21 @@ pub(crate) enum WriteOutcome {
 }
 
 /// The sender of the slice writes of one plan, with the metadata that all these writes share.
-pub(crate) struct SliceWriter<'a, N: MemoryNote> {
+pub(crate) struct SliceWriter<'a, C> {
     /// The kind of the owner of the slices, for error messages: `Service` or `Endpoints`.
     pub(crate) owner_kind: &'static str,
-    /// Namespace and name of the Service or the Endpoints that own the slices.
     pub(crate) owner_key: &'a NamespacedName,
-    /// The labels, annotations and owner of every written slice.
     pub(crate) metadata: &'a SliceMetadata,
-    /// The function that builds the merge patch from a slice to its draft: [`SlicePatch::new`] or
-    /// [`SlicePatch::with_all_metadata`].
-    pub(crate) build_patch: fn(&'a SliceMetadata, &'a Slice, &'a SliceDraft) -> SlicePatch<'a>,
-    pub(crate) io: Io<'a, N>,
+    pub(crate) io: Io<'a, C>,
 }
 
-impl<'a, N: MemoryNote + From<WriteProgress>> SliceWriter<'a, N> {
+impl<'a, C: AsRef<SliceEventHandlers> + Sync> SliceWriter<'a, C> {
     /// Sends the writes for one address type one after the other, and stops at the first failure.
-    pub(crate) async fn write_all(&self, writes: &'a SliceWrites) -> Result<WriteOutcome, SyncError> {
-        for write in writes.iter() {
+    pub(crate) async fn write_all(&self, slice_writes: &'a SliceWrites) -> Result<WriteOutcome, SyncError> {
+        for write in slice_writes.iter() {
             let request = match write {
-                SliceWrite::Put(draft @ SliceDraft { existing_slice: Some(base), .. }) => self.update(base, draft),
-                SliceWrite::Put(draft) => self.create(writes, draft),
+                SliceWrite::Put(draft @ SliceDraft { existing_slice: Some(slice), .. }) => self.update(slice, draft),
+                SliceWrite::Put(draft) => self.create(slice_writes, draft),
                 SliceWrite::Delete(slice) => delete_request(slice, "no endpoint belongs in it"),
             };
             match self.send(request, write).await {
@@ -75,10 +53,9 @@ impl<'a, N: MemoryNote + From<WriteProgress>> SliceWriter<'a, N> {
         Ok(WriteOutcome::AllWritten)
     }
 
-    fn update(&self, base: &'a Slice, draft: &'a SliceDraft) -> Request {
-        let body = self.io.encode_body(|| (self.build_patch)(self.metadata, base, draft));
-        let request = Request::patch(ENDPOINT_SLICES, &base.metadata, PatchFormat::Merge, body);
-        request
+    fn update(&self, slice: &'a Slice, draft: &'a SliceDraft) -> Request {
+        let body = self.io.encode_body(|| SlicePatch::new(self.metadata, slice, draft));
+        Request::patch(ENDPOINT_SLICES, &slice.metadata, PatchFormat::Merge, body)
             .with_role(ObjectRole::AwaitedObject)
             .with_verb_text("update")
             .with_reason(endpoint_counts_text(std::slice::from_ref(draft)))
@@ -89,14 +66,17 @@ impl<'a, N: MemoryNote + From<WriteProgress>> SliceWriter<'a, N> {
     /// If the answer to a creation is lost, the sync is retried after the back-off, like any other failure. By then the cache
     /// usually shows the slice if the server created it. Otherwise the retry creates a second slice with the same endpoints,
     /// and the next sync deletes one of the two slices. During a longer wait, deleted Pods would remain listed as ready.
-    fn create(&self, writes: &SliceWrites, draft: &SliceDraft) -> Request {
-        let body = self.io.encode_body(|| NewSliceBody::new(self.metadata, writes.address_type, draft));
-        let request = Request::create(ENDPOINT_SLICES, &self.metadata.namespace, &Arc::default(), body);
-        let request = request.with_generate_name(self.metadata.generate_name.as_str());
+    fn create(&self, slice_writes: &SliceWrites, draft: &SliceDraft) -> Request {
+        let SliceWrites { address_type, slices_to_create, .. } = slice_writes;
+        let body = self.io.encode_body(|| NewSliceBody::new(self.metadata, *address_type, draft));
         // An explanation merges all creations into one line, so only the first creation carries a reason.
-        let is_first = writes.slices_to_create.first().is_some_and(|first| std::ptr::eq(first, draft));
-        let why = if is_first { endpoint_counts_text(&writes.slices_to_create) } else { String::new() };
-        request.with_role(ObjectRole::AwaitedObject).with_kind(writes.address_type.slice_description()).with_reason(why)
+        let is_first = slices_to_create.first().is_some_and(|first| std::ptr::eq(first, draft));
+        let why = if is_first { endpoint_counts_text(slices_to_create) } else { String::new() };
+        Request::create(ENDPOINT_SLICES, &self.metadata.namespace, &Arc::default(), body)
+            .with_generate_name(self.metadata.generate_name.as_str())
+            .with_role(ObjectRole::AwaitedObject)
+            .with_kind(address_type.slice_description())
+            .with_reason(why)
     }
 
     /// Deletes a slice, with a precondition on its cached version; `why` is the reason that explanations show.
@@ -104,35 +84,37 @@ impl<'a, N: MemoryNote + From<WriteProgress>> SliceWriter<'a, N> {
         self.send(delete_request(slice, why), SliceWrite::Delete(slice)).await
     }
 
-    /// Sends a write, and applies a note before the request and another after the answer. Deleting a missing slice succeeds.
+    /// Sends a write, and records its begin and its answer for the event handlers. Deleting a missing slice succeeds.
     async fn send(&self, request: Request, write: SliceWrite<'_>) -> Result<(), Refusal> {
-        self.io.apply_memory_note(WriteProgress::Started.into());
-        let (note, result) = match (self.io.send(request).await, write) {
-            (Ok(answer), SliceWrite::Put(draft)) => {
-                let operation = if draft.existing_slice.is_some() { "update" } else { "create" };
-                (WriteProgress::Written(operation, answer.metadata.uid, answer.metadata.version), Ok(()))
+        // Watch events of the write may arrive before the answer.
+        self.io.update_memory(|controller| controller.as_ref().own_writes.begin_request(self.owner_key));
+        let (own_write, result) = match (self.io.send(request).await, write) {
+            (Ok(answer), SliceWrite::Put(_)) => {
+                (Some((answer.metadata.uid, RecordedWrite::NewVersion(answer.metadata.version))), Ok(()))
             }
-            (Ok(_), SliceWrite::Delete(slice)) => (WriteProgress::Deleted(slice.metadata.uid.clone()), Ok(())),
-            (Err(refusal), SliceWrite::Delete(_)) if refusal.error.is_not_found() => {
-                (WriteProgress::AlreadyDeleted, Ok(()))
-            }
-            (Err(refusal), _) => (WriteProgress::Failed, Err(refusal)),
+            (Ok(_), SliceWrite::Delete(slice)) => (Some((slice.metadata.uid.clone(), RecordedWrite::Deletion)), Ok(())),
+            (Err(refusal), SliceWrite::Delete(_)) if refusal.error.is_not_found() => (None, Ok(())),
+            (Err(refusal), _) => (None, Err(refusal)),
         };
-        self.io.apply_memory_note(note.into());
+        self.io.update_memory(|controller| {
+            let slice_handlers = controller.as_ref();
+            slice_handlers.finish_request(self.owner_key, own_write.as_ref().map(|(uid, write)| (uid, *write)));
+            if result.is_ok() {
+                slice_handlers.slice_changes.with_label_values(&[write.operation()]).inc();
+            }
+        });
         result
     }
 
     fn write_failure(&self, write: SliceWrite<'_>, refusal: &Refusal) -> SyncError {
-        let (doing, slice) = match write {
-            SliceWrite::Put(SliceDraft { existing_slice: None, .. }) => ("create", None),
-            SliceWrite::Put(SliceDraft { existing_slice: base, .. }) => ("update", base.as_ref()),
-            SliceWrite::Delete(slice) => ("delete", Some(slice)),
+        let slice = match write {
+            SliceWrite::Put(SliceDraft { existing_slice, .. }) => existing_slice.as_ref(),
+            SliceWrite::Delete(slice) => Some(slice),
         };
+        let (operation, Self { owner_kind, owner_key, .. }) = (write.operation(), self);
         let name = slice.map_or_else(String::new, |slice| format!("{} ", slice.metadata.name));
-        SyncError::from_refusal(
-            &format!("failed to {doing} {name}EndpointSlice for {} {}", self.owner_kind, self.owner_key),
-            refusal,
-        )
+        let what = format!("failed to {operation} {name}EndpointSlice for {owner_kind} {owner_key}");
+        SyncError::from_refusal(&what, refusal)
     }
 }
 

@@ -36,20 +36,35 @@ fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
     parts.next().is_none().then(|| octets.into())
 }
 
+/// The canonical text of an address, without an allocation. Ordered like the text.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct AddressText {
+    /// The text, padded with zeros. The text of every address fits.
+    bytes: [u8; 39],
+    len: usize,
+}
+
+impl AddressText {
+    pub(crate) fn new(address: IpAddr) -> Self {
+        let mut text = Self { bytes: [0; 39], len: 0 };
+        let _ = write!(text, "{address}");
+        text
+    }
+}
+
+impl fmt::Write for AddressText {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        let start = self.len;
+        self.len += part.len();
+        self.bytes.get_mut(start..self.len).ok_or(fmt::Error)?.copy_from_slice(part.as_bytes());
+        Ok(())
+    }
+}
+
 /// Whether `text` is the canonical form of this address. Does not allocate.
 pub fn is_canonical_text(address: IpAddr, text: &str) -> bool {
-    /// The part of the text that is not compared yet. A write compares its string with the start of this part, and removes it.
-    struct Rest<'a>(&'a str);
-
-    impl fmt::Write for Rest<'_> {
-        fn write_str(&mut self, part: &str) -> fmt::Result {
-            self.0 = self.0.strip_prefix(part).ok_or(fmt::Error)?;
-            Ok(())
-        }
-    }
-
-    let mut rest = Rest(text);
-    write!(rest, "{address}").is_ok() && rest.0.is_empty()
+    let AddressText { bytes, len } = AddressText::new(address);
+    bytes.starts_with(text.as_bytes()) && text.len() == len
 }
 
 /// Returns `Ipv4` or `Ipv6`, the `addressType` of a slice that can contain this address.

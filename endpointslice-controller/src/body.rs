@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use common::{intern::Labels, meta::OwnerRef};
+use common::{intern::Labels, prelude::*};
 use serde::Serialize;
 
 use crate::{
-    objects::{AddressType, ENDPOINT_SLICES, Endpoint, Slice, SlicePort, TRIGGER_TIME_ANNOTATION},
+    objects::{AddressType, ENDPOINT_SLICES, Endpoint, MANAGED_BY_MIRRORING, Slice, SlicePort},
     plan::{SliceDraft, SliceMetadata},
 };
 
@@ -33,20 +33,18 @@ struct NewMeta<'a> {
 }
 
 impl<'a> NewSliceBody<'a> {
-    pub(crate) fn new(shared: &'a SliceMetadata, kind: AddressType, draft: &'a SliceDraft) -> Self {
-        let mut annotations: BTreeMap<&str, &str> = shared.annotations.iter().collect();
-        annotations.extend(shared.trigger_time.as_deref().map(|time| (TRIGGER_TIME_ANNOTATION, time)));
+    pub(crate) fn new(slice_metadata: &'a SliceMetadata, address_type: AddressType, draft: &'a SliceDraft) -> Self {
         Self {
             api_version: ENDPOINT_SLICES.api_version(),
-            kind: ENDPOINT_SLICES.kind,
+            kind: "EndpointSlice",
             metadata: NewMeta {
-                generate_name: &shared.generate_name,
-                namespace: &shared.namespace,
-                labels: &shared.labels,
-                annotations,
-                owner_references: [&shared.owner_reference],
+                generate_name: &slice_metadata.generate_name,
+                namespace: &slice_metadata.namespace,
+                labels: &slice_metadata.labels,
+                annotations: slice_metadata.all_annotations().collect(),
+                owner_references: [&slice_metadata.owner_reference],
             },
-            address_type: kind,
+            address_type,
             endpoints: &draft.endpoints,
             ports: &draft.ports,
         }
@@ -87,33 +85,20 @@ fn map_patch<'a>(
 }
 
 impl<'a> SlicePatch<'a> {
-    /// Builds the patch that changes the slice `base` into the draft. It leaves owner references and all annotations except
-    /// [`TRIGGER_TIME_ANNOTATION`] unchanged.
-    pub(crate) fn new(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a SliceDraft) -> Self {
-        let meta = &base.metadata;
-        let old = meta.annotations.get(TRIGGER_TIME_ANNOTATION);
-        let new = shared.trigger_time.as_deref();
+    /// Builds the patch that changes `slice` into the draft. It leaves the owner references unchanged unless the slice is
+    /// mirrored.
+    pub(crate) fn new(slice_metadata: &'a SliceMetadata, slice: &'a Slice, draft: &'a SliceDraft) -> Self {
+        let Meta { labels, annotations, owners, .. } = &slice.metadata;
+        let owner = &slice_metadata.owner_reference;
+        let has_wrong_owner = slice.is_managed_by(MANAGED_BY_MIRRORING) && owners.iter().ne([owner]);
         Self {
             metadata: ChangedMeta {
-                labels: map_patch(meta.labels.iter(), shared.labels.iter()),
-                annotations: if old == new {
-                    BTreeMap::new()
-                } else {
-                    BTreeMap::from([(TRIGGER_TIME_ANNOTATION, new)])
-                },
-                owner_references: None,
+                labels: map_patch(labels.iter(), slice_metadata.labels.iter()),
+                annotations: map_patch(annotations.iter(), slice_metadata.all_annotations()),
+                owner_references: has_wrong_owner.then_some([owner]),
             },
-            endpoints: (base.endpoints != draft.endpoints).then_some(&draft.endpoints),
-            ports: (base.ports != draft.ports).then_some(&draft.ports),
+            endpoints: (slice.endpoints != draft.endpoints).then_some(&draft.endpoints),
+            ports: (slice.ports != draft.ports).then_some(&draft.ports),
         }
-    }
-
-    /// Builds the patch that changes the slice `base` into the draft, including all annotations and the owner reference.
-    pub(crate) fn with_all_metadata(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a SliceDraft) -> Self {
-        let mut change = Self::new(shared, base, draft);
-        change.metadata.annotations = map_patch(base.metadata.annotations.iter(), shared.annotations.iter());
-        change.metadata.owner_references =
-            (base.metadata.owners.to_vec() != [shared.owner_reference.clone()]).then_some([&shared.owner_reference]);
-        change
     }
 }

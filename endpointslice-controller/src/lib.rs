@@ -13,15 +13,16 @@
 //!
 //! There are three loops: [`slices`] writes the slices of Services with a selector, [`mirroring`] copies hand-made Endpoints of
 //! Services without a selector into slices, and [`endpoints`] writes the Endpoints of Services with a selector. Each
-//! loop has a folder with the files below; code that the loops share is in a file of the same name beside the folders:
+//! loop has a file with its event handlers and its [`Controller`](common::controller::Controller), and a folder with its pure
+//! part. Code that the loops share is in the files below:
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► act.rs ──► API server
-//!     ▲                      ▲                        (pure)                    │
-//!     │                      ├────────── memory.rs ◄──────────── notes ─────────┤
-//!     └──────────────────────┼───────── own_writes.rs ◄─────────────────────────┘
-//!                        shared_service_pod_index.rs: the Pods of each Service (service_pod_index.rs, by_name.rs)
-//!                        topology.rs: the zones and the capacity of Nodes (zones.rs)
+//! handlers ──► queue ──► observe ──► Snapshot ──► decide.rs ──► Plan ──► act ──► API server
+//! (watch.rs)            (observe.rs)               (pure)              (act.rs)
+//!                            ▲                                            │
+//!                            ├───── memory.rs, own_writes.rs ◄────────────┘
+//!                            ├───── shared_service_pod_index.rs: the Pods of each Service
+//!                            └───── topology.rs: the zones and the capacity of Nodes (zones.rs)
 //! ```
 //!
 //! [`decide::ports`] finds the port numbers of each Pod, and [`decide::write_order`] orders the writes.
@@ -51,7 +52,6 @@
 //! - A sync that keeps failing is retried without limit; the back-off grows to 1000 s.
 
 pub mod address;
-pub mod by_name;
 pub mod decide;
 pub mod endpoints;
 pub mod memory;
@@ -59,7 +59,6 @@ pub mod mirroring;
 pub mod objects;
 pub mod plan;
 pub mod pods_in_slices;
-pub mod service_pod_index;
 pub mod slices;
 pub mod zones;
 

@@ -1,17 +1,16 @@
 //! The controller's memory of a Service between two syncs. A new leader starts with an empty memory.
 
-use std::{collections::BTreeMap, sync::Arc};
-
-use common::{
-    map::HashMap,
-    meta::{Meta, NamespacedName, ResourceVersion, Uid},
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
+
+use common::prelude::*;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
-    by_name::NameSortedPods,
-    objects::{AddressType, Endpoints, Service},
+    objects::{AddressType, Endpoints, NameSortedPods, Service},
     pods_in_slices::PodsInSlices,
     zones::EndpointCountsByZone,
 };
@@ -84,12 +83,9 @@ impl ServiceMemoryByKey {
         }
     }
 
-    /// Returns the hint counts of all Services that have hints by CPU capacity, sorted by namespace and name.
-    pub(crate) fn hint_counts_by_service(&self) -> Vec<(NamespacedName, HintCounts)> {
+    /// Returns the Services with a memory for which `concerns` is true, sorted by namespace and name.
+    pub(crate) fn services_where(&self, concerns: impl Fn(&ServiceMemory) -> bool) -> BTreeSet<NamespacedName> {
         let memories = self.0.lock();
-        let hinted = memories.iter().filter(|(_, memory)| !memory.hint_counts.is_empty());
-        let mut all: Vec<_> = hinted.map(|(key, memory)| (key.clone(), memory.hint_counts.clone())).collect();
-        all.sort_by(|a, b| a.0.cmp(&b.0));
-        all
+        memories.iter().filter(|(_, memory)| concerns(memory)).map(|(key, _)| key.clone()).collect()
     }
 }

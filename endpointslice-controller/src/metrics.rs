@@ -1,9 +1,8 @@
 //! Metrics that the loops `slices` and `mirroring` both have: changes of slices, and totals over all Services.
 
 use common::{
-    map::HashMap,
-    meta::NamespacedName,
     metrics::{Counters, Gauge, Metrics, Stability},
+    prelude::*,
 };
 use parking_lot::Mutex;
 
@@ -23,7 +22,7 @@ pub(crate) struct EndpointAndSliceGauges {
 }
 
 impl EndpointAndSliceGauges {
-    /// Registers three gauges with these names: wanted endpoints, wanted slices, and the minimal number of slices for them.
+    /// Registers three gauges with these names: wanted endpoints, wanted slices, and the minimum number of slices for them.
     pub(crate) fn new(metrics: &Metrics, stability: Stability, [desired, slices, enough]: [&'static str; 3]) -> Self {
         let gauge = |name, help| metrics.gauge(name, stability, help, &[]).with_label_values(&[]);
         Self {

@@ -13,7 +13,7 @@ pub use endpoint::{Endpoint, EndpointConditions, EndpointIdentity, Hint, Hints, 
 pub(crate) use endpoints::endpoints_object_ref;
 pub use endpoints::{ENDPOINTS, EndpointAddress, Endpoints, Subset, SubsetPort};
 pub use node::{NODES, Node};
-pub use pod::{Pod, PodPort};
+pub use pod::{NameSortedPods, Pod, PodPort};
 pub use service::{SERVICES, Service, ServicePort, ServiceSpec};
 pub(crate) use slice::service_index_value;
 pub use slice::{AddressType, ENDPOINT_SLICES, Slice, SlicePort, SlicesByService};
@@ -22,11 +22,15 @@ pub use slice::{AddressType, ENDPOINT_SLICES, Slice, SlicePort, SlicesByService}
 pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 /// The key of the label that names the manager of a slice.
 pub const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
-/// The writes that only one manager should make. A second manager that sets the field `endpoints` of slices is reported.
-pub(crate) const OWNED_SLICE_WRITES: OwnedWrites = OwnedWrites {
-    required_fields_v1_text: "f:endpoints",
-    ..OwnedWrites::of_object("discovery.k8s.io", "endpointslices")
-};
+/// The writes to slices that only their manager should make. A second manager that sets the field `endpoints` of slices is
+/// reported. `managed_by` is the value of [`MANAGED_BY_LABEL`] on the slices.
+pub(crate) const fn owned_slice_writes(managed_by: &'static str) -> OwnedWrites {
+    OwnedWrites {
+        required_label: Some((MANAGED_BY_LABEL, managed_by)),
+        required_fields_v1_text: "f:endpoints",
+        ..OwnedWrites::of_object("discovery.k8s.io", "endpointslices")
+    }
+}
 /// The key of the label that marks slices and Endpoints of headless Services.
 pub const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 /// The key of the annotation with the time of the change that caused the last write.

@@ -1,9 +1,6 @@
 //! Recognizes slice events that were caused by writes of this process.
 
-use common::{
-    map::HashMap,
-    meta::{Meta, NamespacedName, ResourceVersion, Uid},
-};
+use common::prelude::*;
 use parking_lot::Mutex;
 
 /// The effect of a write on a slice, as shown by the answer to a request or by a watch event.
@@ -13,6 +10,16 @@ pub(crate) enum RecordedWrite {
     NewVersion(ResourceVersion),
     /// The slice was deleted.
     Deletion,
+}
+
+impl RecordedWrite {
+    /// Whether a process that made this write also made the write `event`, or has replaced its result.
+    fn includes(self, event: Self) -> bool {
+        match (self, event) {
+            (Self::NewVersion(version), Self::NewVersion(event_version)) => event_version <= version,
+            (own, event) => own == Self::Deletion && event == Self::Deletion,
+        }
+    }
 }
 
 /// The writer that caused an event of a slice.
@@ -55,74 +62,51 @@ impl OwnWrites {
     pub(crate) fn finish_request(&self, service: &NamespacedName, wrote: Option<(&Uid, RecordedWrite)>) -> bool {
         let mut all = self.0.lock();
         // If `forget_service` was called while the request was in flight, nothing is recorded.
-        let Some(slices) = all.get_mut(service) else { return false };
-        slices.is_sending = false;
+        let Some(ServiceWrites { last, is_sending, early }) = all.get_mut(service) else { return false };
+        *is_sending = false;
         let mut others = false;
         if let Some((uid, wrote)) = wrote {
-            match (wrote, slices.early.remove(uid)) {
-                (RecordedWrite::Deletion, Some(RecordedWrite::Deletion)) => drop(slices.last.remove(uid)),
-                (RecordedWrite::NewVersion(_), Some(RecordedWrite::Deletion)) => {
-                    slices.last.remove(uid);
-                    others = true;
-                }
-                (_, early) => {
-                    let is_own = |early| matches!((early, wrote), (RecordedWrite::NewVersion(e), RecordedWrite::NewVersion(w)) if e <= w);
-                    others = early.is_some_and(|early| !is_own(early));
-                    slices.last.insert(uid.clone(), wrote);
-                }
+            let early = early.remove(uid);
+            if early == Some(RecordedWrite::Deletion) {
+                last.remove(uid);
+            } else {
+                last.insert(uid.clone(), wrote);
             }
+            others = early.is_some_and(|early| !wrote.includes(early));
         }
-        others |= !std::mem::take(&mut slices.early).is_empty();
-        if slices.last.is_empty() {
+        others |= !std::mem::take(early).is_empty();
+        if last.is_empty() {
             all.remove(service);
         }
         others
     }
 
-    /// Returns the writer that added or changed a slice.
-    pub(crate) fn author_of_change(&self, service: &NamespacedName, slice: &Meta) -> ChangeAuthor {
+    /// Returns the writer that caused an event with this write of a slice.
+    pub(crate) fn author_of(&self, service: &NamespacedName, slice_uid: &Uid, write: RecordedWrite) -> ChangeAuthor {
         let mut all = self.0.lock();
-        let Some(slices) = all.get_mut(service) else { return ChangeAuthor::AnotherWriter };
-        let version = slice.resource_version;
-        if slices
-            .last
-            .get(&slice.uid)
-            .is_some_and(|last| matches!(last, RecordedWrite::NewVersion(last) if version <= *last))
-        {
-            return ChangeAuthor::ThisProcess;
-        }
-        slices.record_early_event(&slice.uid, RecordedWrite::NewVersion(version))
-    }
-
-    /// Returns the writer that deleted a slice.
-    pub(crate) fn author_of_deletion(&self, service: &NamespacedName, slice: &Meta) -> ChangeAuthor {
-        let mut all = self.0.lock();
-        let Some(slices) = all.get_mut(service) else { return ChangeAuthor::AnotherWriter };
-        let last = slices.last.remove(&slice.uid);
-        let author = if last == Some(RecordedWrite::Deletion) {
-            ChangeAuthor::ThisProcess
-        } else {
-            slices.record_early_event(&slice.uid, RecordedWrite::Deletion)
+        let Some(ServiceWrites { last, is_sending, early }) = all.get_mut(service) else {
+            return ChangeAuthor::AnotherWriter;
         };
-        if slices.last.is_empty() && !slices.is_sending {
+        let is_own = last.get(slice_uid).is_some_and(|last| last.includes(write));
+        if write == RecordedWrite::Deletion {
+            last.remove(slice_uid);
+        }
+        let author = if is_own {
+            ChangeAuthor::ThisProcess
+        } else if *is_sending {
+            early.insert(slice_uid.clone(), write);
+            ChangeAuthor::Undecided
+        } else {
+            ChangeAuthor::AnotherWriter
+        };
+        if last.is_empty() && !*is_sending {
             all.remove(service);
         }
         author
     }
 
-    /// Removes the records of a deleted Service.
     pub(crate) fn forget_service(&self, service: &NamespacedName) {
         self.0.lock().remove(service);
-    }
-}
-
-impl ServiceWrites {
-    fn record_early_event(&mut self, slice: &Uid, event: RecordedWrite) -> ChangeAuthor {
-        if !self.is_sending {
-            return ChangeAuthor::AnotherWriter;
-        }
-        self.early.insert(slice.clone(), event);
-        ChangeAuthor::Undecided
     }
 }
 

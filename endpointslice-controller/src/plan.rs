@@ -2,14 +2,9 @@
 
 use std::sync::Arc;
 
-use common::{
-    events::EventType,
-    intern::{Labels, Text},
-    meta::{Annotations, OwnerRef},
-    selector,
-};
+use common::{intern::Labels, meta::Annotations, prelude::*, selector};
 
-use crate::objects::{AddressType, Endpoint, Slice, SlicePort};
+use crate::objects::{AddressType, Endpoint, Slice, SlicePort, TRIGGER_TIME_ANNOTATION};
 
 /// An Event to emit, on the Service or on the Endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +61,25 @@ pub struct SliceMetadata {
     pub trigger_time: Option<String>,
 }
 
+impl SliceMetadata {
+    /// Creates the metadata of slices that `owner` controls, without annotations and trigger time.
+    pub(crate) fn new(owner_resource: Resource, owner: &Meta, labels: Labels) -> Self {
+        Self {
+            generate_name: slice_name_prefix(&owner.name),
+            namespace: owner.namespace.clone(),
+            labels,
+            owner_reference: Owner::new(owner_resource, owner).controller_reference(),
+            ..Self::default()
+        }
+    }
+
+    /// Iterates over the annotations of a written slice, with the trigger time.
+    pub(crate) fn all_annotations(&self) -> impl Iterator<Item = (&str, &str)> {
+        let trigger_time = self.trigger_time.as_deref().map(|time| (TRIGGER_TIME_ANNOTATION, time));
+        self.annotations.iter().chain(trigger_time)
+    }
+}
+
 /// Returns the name prefix of slices: the name of the Service, with a dash unless the dash would make the names invalid.
 pub(crate) fn slice_name_prefix(service: &str) -> String {
     if selector::is_dns_subdomain(&format!("{service}a")) { format!("{service}-") } else { service.to_owned() }
@@ -84,7 +98,7 @@ pub struct SliceWrites {
     pub slices_to_delete: Vec<Arc<Slice>>,
     /// One message for each Pod that is omitted because its Node is not in the cache.
     pub omitted_pod_messages: Vec<String>,
-    /// Counts of endpoints and slices deferred to the next sync by [`crate::slices::snapshot::Snapshot::max_new_slice_ports`].
+    /// Counts of endpoints and slices deferred to the next sync by [`crate::slices::decide::Snapshot::max_new_slice_ports`].
     pub deferred_write_counts: DeferredWriteCounts,
     /// Events to emit after the writes.
     pub events: Vec<PlannedEvent>,
@@ -95,29 +109,29 @@ pub struct SliceWrites {
 /// Counts of endpoints and slices that a sync defers to the next sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeferredWriteCounts {
-    /// The count of endpoints that still need a new slice.
+    /// The number of endpoints that still need a new slice.
     pub endpoint_count: usize,
-    /// The count of slices that keep their endpoints, because these endpoints are in no new slice yet.
+    /// The number of slices that keep their endpoints, because these endpoints are in no new slice yet.
     pub slice_count: usize,
 }
 
 /// Counts of endpoints and slices of one address type, for metrics and explanations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncCounts {
-    /// The count of endpoints that this sync adds to slices.
+    /// The number of endpoints that this sync adds to slices.
     pub added_endpoint_count: usize,
-    /// The count of endpoints that this sync removes from slices.
+    /// The number of endpoints that this sync removes from slices.
     pub removed_endpoint_count: usize,
-    /// The count of endpoints that the slices should have in total.
+    /// The number of endpoints that the slices should have in total.
     pub wanted_endpoint_count: usize,
-    /// The count of slices that remain after the sync, including slices with deferred changes.
+    /// The number of slices that remain after the sync, including slices with deferred changes.
     pub wanted_slice_count: usize,
-    /// The smallest count of slices that can hold the wanted endpoints.
+    /// The smallest number of slices that can hold the wanted endpoints.
     pub min_slice_count: usize,
 }
 
 impl SliceWrites {
-    /// Returns the count of requests to send: creations, updates and deletions together.
+    /// Returns the number of requests to send: creations, updates and deletions together.
     pub fn len(&self) -> usize {
         self.slices_to_create.len() + self.slices_to_update.len() + self.slices_to_delete.len()
     }
@@ -139,16 +153,25 @@ impl SliceWrites {
 pub(crate) enum SliceWrite<'a> {
     /// Creates a slice from the draft, or updates the draft's `existing_slice`.
     Put(&'a SliceDraft),
-    /// Deletes a slice.
     Delete(&'a Arc<Slice>),
 }
 
+impl SliceWrite<'_> {
+    /// Returns the operation as a metric label: `create`, `update` or `delete`.
+    pub(crate) fn operation(self) -> &'static str {
+        match self {
+            Self::Put(SliceDraft { existing_slice: None, .. }) => "create",
+            Self::Put(_) => "update",
+            Self::Delete(_) => "delete",
+        }
+    }
+}
+
 /// Returns a text with the wanted counts of endpoints and slices for each address type.
-pub(crate) fn describe_wanted_counts(writes: &[SliceWrites]) -> String {
-    let one = |SliceWrites {
-                   address_type: kind,
-                   sync_counts: SyncCounts { wanted_endpoint_count: endpoints, wanted_slice_count: slices, .. },
-                   ..
-               }: &SliceWrites| { format!("{endpoints} {kind} endpoints in {slices} slices") };
-    writes.iter().map(one).collect::<Vec<_>>().join(", ")
+pub(crate) fn describe_wanted_counts(slice_writes: &[SliceWrites]) -> String {
+    let one = |SliceWrites { address_type, sync_counts, .. }: &SliceWrites| {
+        let SyncCounts { wanted_endpoint_count, wanted_slice_count, .. } = sync_counts;
+        format!("{wanted_endpoint_count} {address_type} endpoints in {wanted_slice_count} slices")
+    };
+    slice_writes.iter().map(one).collect::<Vec<_>>().join(", ")
 }

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use common::name_sorted_list::{NameSortedList, NamedEntry};
+
 use crate::{
-    by_name::{NameSortedList, NameSortedPods, NamedEntry},
     decide::ports::NamedPortNumbers,
-    objects::{AddressType, Pod, Service, Slice},
+    objects::{AddressType, NameSortedPods, Pod, Service, Slice},
     zones::ZonesByNode,
 };
 

@@ -1,27 +1,20 @@
 //! The zones and capacity of Nodes, updated with each event of a Node.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use common::{
-    clock::Clock,
-    intern::Text,
-    map::{HashMap, HashSet},
-    meta::NamespacedName,
-    store::{CacheEvent, ChangeOrigin, Store},
-};
+use common::prelude::*;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    memory::{HintCounts, ServiceMemoryByKey},
+    memory::ServiceMemoryByKey,
     objects::Node,
-    zones::{ZoneCapacity, ZoneCpuShares, ZonesByNode, has_overloaded_zone},
+    zones::{EndpointCountsByZone, ZoneCapacity, ZoneCpuShares, ZonesByNode, has_overloaded_zone},
 };
 
 /// The debounce period for changes of Nodes, so that the failure of a whole zone causes one check.
 const NODE_CHANGE_DEBOUNCE: Duration = Duration::from_secs(1);
 
-/// The zones and capacity of the Nodes in the cache.
 pub(crate) struct NodeTopology {
     nodes: Arc<Store<Node>>,
     state: Mutex<State>,
@@ -40,30 +33,28 @@ struct State {
 }
 
 impl State {
-    fn remove(&mut self, name: &str) -> Option<Arc<Node>> {
-        let old = self.known.remove(name)?;
-        self.capacity.remove_node(&old);
-        Some(old)
-    }
-
-    fn put(&mut self, node: &Arc<Node>, origin: ChangeOrigin) {
-        let old = self.remove(&node.metadata.name);
+    /// Replaces the state of a Node; `None` removes the Node.
+    fn set_node(&mut self, name: &Arc<str>, node: Option<&Arc<Node>>, origin: ChangeOrigin) {
+        let old = self.known.remove(name);
+        if let Some(old) = &old {
+            self.capacity.remove_node(old);
+        }
+        let Some(node) = node else {
+            if old.is_some() {
+                Arc::make_mut(&mut self.zones).remove(&**name);
+            }
+            return;
+        };
         self.capacity.add_node(node);
         if old.is_none_or(|old| old.zone != node.zone) {
-            let name = Text::new(&node.metadata.name);
+            let name = Text::new(name);
             Arc::make_mut(&mut self.zones).insert(name.clone(), node.zone.clone());
             // Nodes of the first list are not recorded, because every Service is synced after this list.
             if origin != ChangeOrigin::Initial {
                 self.moved.insert(name);
             }
         }
-        self.known.insert(Arc::clone(&node.metadata.name), Arc::clone(node));
-    }
-
-    fn forget(&mut self, name: &str) {
-        if self.remove(name).is_some() {
-            Arc::make_mut(&mut self.zones).remove(name);
-        }
+        self.known.insert(Arc::clone(name), Arc::clone(node));
     }
 }
 
@@ -75,26 +66,19 @@ impl NodeTopology {
     /// Applies an event of a Node. Upstream: `pkg/controller/endpointslice`, `addNode`, `updateNode`, `deleteNode`.
     pub(crate) fn on_node(&self, event: &CacheEvent<Node>, origin: ChangeOrigin) {
         let mut state = self.state.lock();
-        match event {
-            CacheEvent::Added(node) => state.put(node, origin),
-            CacheEvent::Updated { old, new } => {
-                state.put(new, origin);
-                if old.is_ready == new.is_ready && old.zone == new.zone {
-                    return;
-                }
-            }
-            CacheEvent::Deleted(node) => state.forget(&node.metadata.name),
-            CacheEvent::Unreadable(node) => {
-                if self.nodes.get_decoded("", &node.meta.name).is_none() {
-                    state.forget(&node.meta.name);
-                }
-            }
+        let name = &event.meta().name;
+        if !matches!(event, CacheEvent::Unreadable(_)) || self.nodes.get_decoded("", name).is_none() {
+            state.set_node(name, event.cached(), origin);
+        }
+        if let CacheEvent::Updated { old, new } = event
+            && (old.is_ready, &old.zone) == (new.is_ready, &new.zone)
+        {
+            return;
         }
         state.changes += 1;
         self.changed.notify_one();
     }
 
-    /// Returns the zone of each Node.
     pub(crate) fn zones_by_node(&self) -> Arc<ZonesByNode> {
         Arc::clone(&self.state.lock().zones)
     }
@@ -123,15 +107,10 @@ impl NodeTopology {
     }
 
     /// Returns the Services with hints that no longer fit the capacity of the zones.
-    pub(crate) fn services_with_outdated_hints(&self, memories: &ServiceMemoryByKey) -> Vec<NamespacedName> {
-        let hinted = memories.hint_counts_by_service();
-        if hinted.is_empty() {
-            return Vec::new();
-        }
-        let ratios = self.zone_cpu_shares();
-        let is_outdated =
-            |hints: &HintCounts| hints.values().any(|counts| has_overloaded_zone(ratios.as_ref(), counts));
-        hinted.into_iter().filter(|(_, hints)| is_outdated(hints)).map(|(key, _)| key).collect()
+    pub(crate) fn services_with_outdated_hints(&self, memories: &ServiceMemoryByKey) -> BTreeSet<NamespacedName> {
+        let shares = self.zone_cpu_shares();
+        let is_outdated = |counts: &EndpointCountsByZone| has_overloaded_zone(shares.as_ref(), counts);
+        memories.services_where(|memory| memory.hint_counts.values().any(is_outdated))
     }
 }
 

@@ -2,36 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    map::HashSet,
-    meta::{Meta, NamespacedName, Uid},
-    metrics::Counters,
-    queue::{Priority, Queue},
-    store::{CacheEvent, ChangeOrigin},
-};
-use parking_lot::Mutex;
+use common::{metrics::Counters, prelude::*};
 
 use crate::{
-    act::WriteProgress,
     objects::{SERVICE_NAME_LABEL, Slice},
+    observe::WaitingKeys,
     own_writes::{ChangeAuthor, OwnWrites, RecordedWrite},
 };
-
-/// Keys that are enqueued again when the next event of their slices or Endpoints arrives, because a sync needs a newer cache.
-#[derive(Debug, Default)]
-pub(crate) struct WaitingKeys(Mutex<HashSet<NamespacedName>>);
-
-impl WaitingKeys {
-    /// Records that the sync of a key waits.
-    pub(crate) fn add_waiting_key(&self, key: &NamespacedName) {
-        self.0.lock().insert(key.clone());
-    }
-
-    /// Removes a key after an event that its sync may have waited for. Returns whether the sync waited.
-    pub(crate) fn remove_waiting_key(&self, key: &NamespacedName) -> bool {
-        self.0.lock().remove(key)
-    }
-}
 
 /// The handlers for events of slices. They enqueue the Service of a slice, except after writes of this process.
 ///
@@ -42,7 +19,6 @@ pub(crate) struct SliceEventHandlers {
     pub(crate) managed_by: &'static str,
     /// The debounce period for changes by other writers.
     pub(crate) debounce_period: Duration,
-    /// Counter of slice changes, by operation.
     pub(crate) slice_changes: Counters,
     pub(crate) own_writes: OwnWrites,
     pub(crate) waiting_keys: WaitingKeys,
@@ -55,33 +31,27 @@ pub(crate) fn service_key_of_slice(slice: &Meta) -> Option<NamespacedName> {
 }
 
 impl SliceEventHandlers {
-    /// Creates the handlers for slices with this value of `managed-by`. Changes by other writers are debounced for `delay`.
     pub(crate) fn new(
         queue: &Queue<NamespacedName>,
         managed_by: &'static str,
-        delay: Duration,
-        changes: &Counters,
+        debounce_period: Duration,
+        slice_changes: &Counters,
     ) -> Self {
-        let (queue, changes) = (queue.clone(), changes.clone());
-        Self {
-            queue,
-            managed_by,
-            debounce_period: delay,
-            slice_changes: changes,
-            own_writes: OwnWrites::default(),
-            waiting_keys: WaitingKeys::default(),
-        }
+        let (queue, slice_changes) = (queue.clone(), slice_changes.clone());
+        let (own_writes, waiting_keys) = Default::default();
+        Self { queue, managed_by, debounce_period, slice_changes, own_writes, waiting_keys }
     }
 
     /// Enqueues the Service of a slice that another writer changed. A write of this process enqueues the Service only if a sync
     /// waits for the cache.
     pub(crate) fn on_slice(&self, event: &CacheEvent<Slice>, origin: ChangeOrigin) {
         let ours = |slice: &Slice| slice.is_managed_by(self.managed_by);
+        let new_version = |slice: &Slice| RecordedWrite::NewVersion(slice.metadata.resource_version);
         match event {
             // Slices of the first list need no handling, because the handlers of Services enqueue every Service at the start.
             CacheEvent::Added(_) if origin == ChangeOrigin::Initial => {}
-            CacheEvent::Added(slice) if ours(slice) => self.on_change(&slice.metadata, OwnWrites::author_of_change),
-            CacheEvent::Deleted(slice) if ours(slice) => self.on_change(&slice.metadata, OwnWrites::author_of_deletion),
+            CacheEvent::Added(slice) if ours(slice) => self.on_write(&slice.metadata, new_version(slice)),
+            CacheEvent::Deleted(slice) if ours(slice) => self.on_write(&slice.metadata, RecordedWrite::Deletion),
             CacheEvent::Added(_) | CacheEvent::Deleted(_) => {}
             CacheEvent::Updated { old, new }
                 if !ours(old) || !ours(new) || old.service_name() != new.service_name() =>
@@ -90,14 +60,14 @@ impl SliceEventHandlers {
                     self.enqueue(&slice.metadata);
                 }
             }
-            CacheEvent::Updated { new, .. } => self.on_change(&new.metadata, OwnWrites::author_of_change),
+            CacheEvent::Updated { new, .. } => self.on_write(&new.metadata, new_version(new)),
             CacheEvent::Unreadable(slice) => self.enqueue(&slice.meta),
         }
     }
 
-    fn on_change(&self, slice: &Meta, author_of: fn(&OwnWrites, &NamespacedName, &Meta) -> ChangeAuthor) {
+    fn on_write(&self, slice: &Meta, write: RecordedWrite) {
         let Some(key) = service_key_of_slice(slice) else { return };
-        match author_of(&self.own_writes, &key, slice) {
+        match self.own_writes.author_of(&key, &slice.uid, write) {
             ChangeAuthor::ThisProcess => drop(self.wake(&key)),
             ChangeAuthor::AnotherWriter => self.enqueue(slice),
             ChangeAuthor::Undecided => {}
@@ -120,31 +90,12 @@ impl SliceEventHandlers {
         }
     }
 
-    /// Records the progress of a write for a Service.
-    pub(crate) fn record_write_progress(&self, key: &NamespacedName, note: &WriteProgress) {
-        let (operation, wrote) = match note {
-            WriteProgress::Started => return self.own_writes.begin_request(key),
-            WriteProgress::Failed => (None, None),
-            WriteProgress::Written(operation, uid, version) => {
-                (Some(*operation), Some((uid, RecordedWrite::NewVersion(*version))))
-            }
-            WriteProgress::Deleted(uid) => (Some("delete"), Some((uid, RecordedWrite::Deletion))),
-            WriteProgress::AlreadyDeleted => (Some("delete"), None),
-        };
-        self.finish_request(key, wrote);
-        if let Some(operation) = operation {
-            self.slice_changes.with_label_values(&[operation]).inc();
-        }
-    }
-
-    /// Marks the request in flight as finished at the end of a sync, because a cancelled request gets no answer.
-    pub(crate) fn end_sync(&self, key: &NamespacedName) {
-        self.finish_request(key, None);
-    }
-
-    /// Records an answer, and enqueues the Service if another writer changed a slice while the request was in flight.
-    fn finish_request(&self, key: &NamespacedName, wrote: Option<(&Uid, RecordedWrite)>) {
-        if self.own_writes.finish_request(key, wrote) {
+    /// Records the answer to a request: the UID of the slice and the write; `None` if the request failed or had no effect.
+    /// Enqueues the Service if another writer changed a slice while the request was in flight.
+    ///
+    /// Each sync ends with this call, because a cancelled request gets no answer.
+    pub(crate) fn finish_request(&self, key: &NamespacedName, own_write: Option<(&Uid, RecordedWrite)>) {
+        if self.own_writes.finish_request(key, own_write) {
             self.queue.add_debounced(key.clone(), self.debounce_period);
         }
     }

@@ -2,20 +2,24 @@
 
 use std::sync::Arc;
 
-use common::{intern::Text, meta::NamespacedName};
+use common::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
     memory::ServiceMemory,
     mirroring,
     objects::{MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER, Node, Pod, SERVICE_NAME_LABEL, Service, Slice},
-    slices::snapshot::{MAX_NEW_SLICE_PORTS, Snapshot},
+    slices::decide::{MAX_NEW_SLICE_PORTS, Snapshot},
     zones::ZonesByNode,
 };
 
 const UID: &str = "service-uid";
 /// The Node of all Pods; it has no zone.
 pub(crate) const NODE_NAME: &str = "n";
+
+fn decode<T: Object>(object: Value) -> T {
+    serde_json::from_value(object).unwrap()
+}
 
 pub(crate) fn service(spec: &Value) -> Arc<Service> {
     let mut object = json!({"metadata": {"name": "web", "namespace": "ns", "uid": UID,
@@ -25,26 +29,20 @@ pub(crate) fn service(spec: &Value) -> Arc<Service> {
     for (key, value) in spec.as_object().unwrap() {
         object["spec"][key] = value.clone();
     }
-    Arc::new(serde_json::from_value(object).unwrap())
+    Arc::new(decode(object))
 }
 
 /// Builds the ready Pod `p<index>` with an address of each family.
 pub(crate) fn pod(index: usize) -> Pod {
     let (name, ip) = (format!("p{index:04}"), format!("10.{}.{}.{}", index / 62_500, index / 250 % 250, index % 250));
-    serde_json::from_value(
-        json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {"nodeName": NODE_NAME},
+    decode(json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {"nodeName": NODE_NAME},
         "status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}, {"ip": format!("fd00::{index:x}")}],
-            "conditions": [{"type": "Ready", "status": "True"}]}}),
-    )
-    .unwrap()
+            "conditions": [{"type": "Ready", "status": "True"}]}}))
 }
 
 pub(crate) fn node(zone: &str, cpu: &str) -> Node {
-    serde_json::from_value(
-        json!({"metadata": {"name": format!("n-{zone}"), "labels": {"topology.kubernetes.io/zone": zone}},
-        "status": {"allocatable": {"cpu": cpu}, "conditions": [{"type": "Ready", "status": "True"}]}}),
-    )
-    .unwrap()
+    decode(json!({"metadata": {"name": format!("n-{zone}"), "labels": {"topology.kubernetes.io/zone": zone}},
+        "status": {"allocatable": {"cpu": cpu}, "conditions": [{"type": "Ready", "status": "True"}]}}))
 }
 
 /// Builds the snapshot of a Service with these Pods and no slices.
@@ -75,30 +73,24 @@ pub(crate) fn slice(name: &str, pods: impl IntoIterator<Item = usize>) -> Arc<Sl
                 "conditions": {"ready": true, "serving": true, "terminating": false}})
         })
         .collect();
-    Arc::new(
-        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ns", "uid": name,
-            "labels": {SERVICE_NAME_LABEL: "web", MANAGED_BY_LABEL: MANAGED_BY_SLICE_CONTROLLER},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "web", "uid": UID, "controller": true}]},
-            "addressType": "IPv4", "endpoints": endpoints,
-            "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}]}))
-        .unwrap(),
-    )
+    Arc::new(decode(json!({"metadata": {"name": name, "namespace": "ns", "uid": name,
+        "labels": {SERVICE_NAME_LABEL: "web", MANAGED_BY_LABEL: MANAGED_BY_SLICE_CONTROLLER},
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "web", "uid": UID, "controller": true}]},
+        "addressType": "IPv4", "endpoints": endpoints, "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}]})))
 }
 
 /// Builds hand-made Endpoints `web` with these subsets, and the slices that mirror them.
-pub(crate) fn mirroring_snapshot(subsets: &Value, slices: &[Value]) -> mirroring::snapshot::Snapshot {
+pub(crate) fn mirroring_snapshot(subsets: &Value, slices: &[Value]) -> mirroring::decide::Snapshot {
     let meta = json!({"name": "web", "namespace": "ns", "uid": "e"});
-    let read_slice = |slice: &Value| Arc::new(serde_json::from_value::<Slice>(slice.clone()).unwrap());
-    mirroring::snapshot::Snapshot {
+    mirroring::decide::Snapshot {
         key: NamespacedName::new("ns", "web"),
-        endpoints: Some(Arc::new(serde_json::from_value(json!({"metadata": meta, "subsets": subsets})).unwrap())),
-        service: Some(Arc::new(serde_json::from_value(json!({"metadata": meta, "spec": {}})).unwrap())),
-        slices: slices.iter().map(read_slice).collect(),
+        endpoints: Some(Arc::new(decode(json!({"metadata": meta, "subsets": subsets})))),
+        service: Some(Arc::new(decode(json!({"metadata": meta, "spec": {}})))),
+        slices: slices.iter().map(|slice| Arc::new(decode(slice.clone()))).collect(),
         max_endpoints_per_subset: 1000,
     }
 }
 
-/// Builds a slice that mirrors these addresses with port 80.
 pub(crate) fn mirrored_slice(name: &str, family: &str, addresses: &[&str]) -> Value {
     let endpoints: Vec<Value> =
         addresses.iter().map(|ip| json!({"addresses": [ip], "conditions": {"ready": true}})).collect();
@@ -106,7 +98,6 @@ pub(crate) fn mirrored_slice(name: &str, family: &str, addresses: &[&str]) -> Va
         "ports": [{"name": "", "port": 80, "protocol": "TCP"}]})
 }
 
-/// Builds the `ports` of a subset with only TCP port 80.
 pub(crate) fn port_80() -> Value {
     json!([{"port": 80, "protocol": "TCP"}])
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use common::{intern::Text, map::HashMap};
+use common::prelude::*;
 
 use crate::objects::Node;
 
-/// The maximal load of a zone relative to its share. Upstream: `OverloadThreshold`.
+/// The maximum load of a zone relative to its share. Upstream: `OverloadThreshold`.
 const OVERLOAD_THRESHOLD: f64 = 1.2;
 
 /// The zone of every Node in the cache, by the Node's name; empty for a Node without a zone.
@@ -67,15 +67,15 @@ impl ZoneCapacity {
 }
 
 /// Whether hints are outdated: a zone has fewer endpoints than its minimum, or the shares of the zones are unknown.
-pub fn has_overloaded_zone(ratios: Option<&ZoneCpuShares>, given: &EndpointCountsByZone) -> bool {
-    let Some(ratios) = ratios else { return true };
-    let total: usize = given.values().sum();
-    ratios.0.iter().any(|(zone, share)| {
-        given.get(zone).is_none_or(|count| *count < min_endpoint_count_for_share(total as f64 * share))
+pub fn has_overloaded_zone(shares: Option<&ZoneCpuShares>, endpoint_counts: &EndpointCountsByZone) -> bool {
+    let Some(shares) = shares else { return true };
+    let total: usize = endpoint_counts.values().sum();
+    shares.0.iter().any(|(zone, share)| {
+        endpoint_counts.get(zone).is_none_or(|count| *count < min_endpoint_count_for_share(total as f64 * share))
     })
 }
 
-/// Returns the minimal number of endpoints for a zone with this share of all endpoints.
+/// Returns the minimum number of endpoints for a zone with this share of all endpoints.
 pub(crate) fn min_endpoint_count_for_share(share: f64) -> usize {
     (share * (1.0 / OVERLOAD_THRESHOLD)).ceil() as usize
 }

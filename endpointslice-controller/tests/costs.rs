@@ -6,18 +6,15 @@
 use std::{alloc::System, sync::Arc};
 
 use cap::Cap;
-use common::controller::Decision;
+use common::{controller::Decision, intern::Labels, selector_index::SelectorIndex};
 use endpointslice_controller::{
-    by_name::NameSortedPods,
-    endpoints::{self, EndpointsController, snapshot::ServiceWithPods as OfService},
+    endpoints::{self, EndpointsController, decide::ServiceWithPods as OfService},
     memory::{InSyncVersions, ServiceMemory},
-    objects::{Endpoints, Pod, Service, Slice},
+    objects::{Endpoints, NameSortedPods, Pod, Service, Slice},
     plan::{SliceDraft, SliceWrites},
-    service_pod_index::ServicePodIndex,
     slices::{
         SliceController,
-        decide::decide,
-        snapshot::{MAX_NEW_SLICE_PORTS, Snapshot},
+        decide::{MAX_NEW_SLICE_PORTS, Snapshot, decide},
     },
     zones::ZonesByNode,
 };
@@ -53,8 +50,10 @@ fn pod(index: usize, ready: bool) -> Arc<Pod> {
     Arc::new(serde_json::from_value(object).unwrap())
 }
 
+type ServicePodIndex = SelectorIndex<Pod, Labels>;
+
 fn pods_of(index: &ServicePodIndex, service: &Service) -> NameSortedPods {
-    index.selected_pods(&"ns".into(), "web", &service.spec.selector).unwrap().unwrap()
+    index.selected_objects(&"ns".into(), "web", &service.spec.selector).unwrap().unwrap()
 }
 
 /// A Service with up-to-date slices, and the memory of the last sync.
@@ -71,10 +70,10 @@ impl World {
     fn new(pods: usize) -> Self {
         let service = Arc::new(service());
         let mut index = ServicePodIndex::default();
-        index.add_or_replace_service(&service);
+        index.set_selector(&"ns".into(), &"web".into(), &service.spec.selector);
         let pods: Vec<Arc<Pod>> = (0..pods).map(|n| pod(n, true)).collect();
         for pod in &pods {
-            let _ = index.add_or_replace_pod(None, pod);
+            let _ = index.add_or_replace_object(None, pod);
         }
         let mut zones = ZonesByNode::default();
         zones.extend((0..50).map(|n| (format!("n{n}").as_str().into(), format!("z{}", n % 3).as_str().into())));
@@ -122,7 +121,7 @@ fn allocated_for_one_change(pods: usize) -> [usize; 4] {
     assert!(plan.slice_writes.iter().all(SliceWrites::is_empty));
     let changed = pod(234, false);
     let before = Arc::clone(&world.pods[234]);
-    let (for_event, concerned) = allocated(|| world.index.add_or_replace_pod(Some(&before), &changed));
+    let (for_event, concerned) = allocated(|| world.index.add_or_replace_object(Some(&before), &changed));
     assert_eq!(concerned.1.len(), 1);
     let (for_list, _) = allocated(|| pods_of(&world.index, &world.service));
     let one = world.snapshot();
@@ -164,7 +163,7 @@ fn a_change_of_one_pod_costs_the_same_in_a_large_service() {
 fn endpoints_that_are_as_wanted_are_not_built_again() {
     let service = Arc::new(service());
     let pods: NameSortedPods = (0..1_000).map(|n| pod(n, true)).collect();
-    let snapshot = |pods: &NameSortedPods, seen, settled, endpoints: &Arc<Endpoints>| endpoints::snapshot::Snapshot {
+    let snapshot = |pods: &NameSortedPods, seen, settled, endpoints: &Arc<Endpoints>| endpoints::decide::Snapshot {
         key: service.metadata.key(),
         service_with_pods: Some(OfService {
             service: Arc::clone(&service),
@@ -176,7 +175,7 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     };
     let mut there: Endpoints =
         serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "ns", "uid": "e"}})).unwrap();
-    let endpoints::plan::Plan::WriteIfNeeded(wanted) =
+    let endpoints::decide::Plan::WriteIfNeeded(wanted) =
         endpoints::decide::decide(&snapshot(&pods, None, None, &Arc::new(there.clone())))
     else {
         panic!("the Endpoints are empty");
@@ -185,13 +184,13 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     (there.metadata.labels, there.subsets) = (wanted.labels, wanted.subsets);
     let there = Arc::new(there);
     let (for_all, plan) = allocated(|| endpoints::decide::decide(&snapshot(&pods, None, None, &there)));
-    let endpoints::plan::Plan::WriteIfNeeded(wanted) = plan else { panic!("there was no sync before") };
+    let endpoints::decide::Plan::WriteIfNeeded(wanted) = plan else { panic!("there was no sync before") };
     assert!(!wanted.is_write_needed && for_all > 100 * 1_000, "all are built, and compared: {for_all} bytes");
 
     let (seen, settled) = (Some(Arc::new(wanted.synced_state)), Some(InSyncVersions::new(&service, &there)));
     let (for_nothing, plan) =
         allocated(|| endpoints::decide::decide(&snapshot(&pods, seen.clone(), settled.clone(), &there)));
-    assert!(matches!(plan, endpoints::plan::Plan::Unchanged(_)));
+    assert!(matches!(plan, endpoints::decide::Plan::Unchanged(_)));
     assert!(for_nothing < 200, "a sync without changes allocates {for_nothing} bytes");
     let snapshot_of_nothing = snapshot(&pods, seen.clone(), settled.clone(), &there);
     let (with_forecast, _) =
@@ -202,13 +201,13 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     let others: NameSortedPods = pods.iter().cloned().collect();
     assert!(matches!(
         endpoints::decide::decide(&snapshot(&others, seen.clone(), settled.clone(), &there)),
-        endpoints::plan::Plan::WriteIfNeeded(_)
+        endpoints::decide::Plan::WriteIfNeeded(_)
     ));
     let mut changed = Endpoints::clone(&there);
     changed.metadata.resource_version = common::meta::ResourceVersion::parse("7");
     changed.subsets.clear();
     let plan = endpoints::decide::decide(&snapshot(&pods, seen, settled, &Arc::new(changed)));
-    assert!(matches!(plan, endpoints::plan::Plan::WriteIfNeeded(wanted) if wanted.is_write_needed));
+    assert!(matches!(plan, endpoints::decide::Plan::WriteIfNeeded(wanted) if wanted.is_write_needed));
 }
 
 /// Runs the tests one after the other, because allocations are counted for the whole process.

@@ -9,13 +9,16 @@ use cap::Cap;
 use common::{controller::Decision, meta::NamespacedName, object::Object};
 use endpointslice_controller::{
     decide::subsets::MAX_PROCESSED_ADDRESSES,
-    endpoints::{self, EndpointsController, decide::MAX_PORTS_PER_ENDPOINTS_OBJECT, snapshot::ServiceWithPods},
+    endpoints::{
+        self, EndpointsController,
+        decide::{MAX_PORTS_PER_ENDPOINTS_OBJECT, ServiceWithPods},
+    },
     memory::ServiceMemory,
     mirroring::{self, MirroringController},
     objects::{Endpoints, Pod, Service},
     slices::{
         SliceController,
-        snapshot::{MAX_NEW_SLICE_PORTS, Snapshot},
+        decide::{MAX_NEW_SLICE_PORTS, Snapshot},
     },
     zones::ZonesByNode,
 };
@@ -158,7 +161,7 @@ fn allocated_and_limit(
     let new_ports = (ports * pods.len()).min(MAX_PORTS_PER_ENDPOINTS_OBJECT);
     let limit = BESIDES + EACH_BYTE * bytes + EACH_NEW_PORT * new_ports;
     let members = Some(ServiceWithPods { service, pods, synced_state: None, in_sync_versions: None });
-    let snapshot = endpoints::snapshot::Snapshot {
+    let snapshot = endpoints::decide::Snapshot {
         key: NamespacedName::new("ns", "web"),
         service_with_pods: members,
         endpoints: None,
@@ -223,7 +226,7 @@ proptest! {
         let object = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "e"}, "subsets": subsets});
         let bytes = object.to_string().len();
         let service = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "s"}});
-        let snapshot = mirroring::snapshot::Snapshot {
+        let snapshot = mirroring::decide::Snapshot {
             key: NamespacedName::new("ns", "web"),
             endpoints: read::<Endpoints>(&object),
             service: read::<Service>(&service),

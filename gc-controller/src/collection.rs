@@ -1,20 +1,18 @@
 //! The graph of owners, and the queues for the work that follows from its changes.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use common::{
-    controller::priority_of_origin,
-    events::{EventRecorder, EventType},
-    queue::{Priority, Queue},
-    store::ChangeOrigin,
-};
+use common::{gate::WriteGate, prelude::*};
 use parking_lot::Mutex;
 
 use crate::{
-    graph::{CrossNamespaceReference, Graph, Work},
+    graph::{Graph, Work},
     key::ObjectKey,
     metrics::ControllerMetrics,
     parked::{ParkedObjects, QueueId, WaitCondition},
@@ -31,33 +29,25 @@ pub(crate) struct CollectorState {
     /// keys of deleted objects would remain in its queues. Written only under the lock of `graph`.
     is_standby: AtomicBool,
     recorder: EventRecorder,
-    metrics: ControllerMetrics,
+    pub(crate) metrics: ControllerMetrics,
 }
 
 impl CollectorState {
     pub(crate) fn new(
-        delete: Queue<ObjectKey>,
-        orphan: Queue<ObjectKey>,
+        [delete_queue, orphan_queue]: [Queue<ObjectKey>; 2],
         recorder: EventRecorder,
         metrics: ControllerMetrics,
-        stands_by: bool,
+        is_standby: bool,
     ) -> Self {
-        let (graph, parked, stands_by) = (Mutex::default(), ParkedObjects::default(), AtomicBool::new(stands_by));
-        Self {
-            graph,
-            delete_queue: delete,
-            orphan_queue: orphan,
-            parked_objects: parked,
-            is_standby: stands_by,
-            recorder,
-            metrics,
-        }
+        let (graph, parked_objects) = (Mutex::default(), ParkedObjects::default());
+        let is_standby = AtomicBool::new(is_standby);
+        Self { graph, delete_queue, orphan_queue, parked_objects, is_standby, recorder, metrics }
     }
 
-    /// Enqueues all pending work, which is derived from the graph. Called when this process becomes the leader.
-    pub(crate) async fn take_over(&self) {
-        let mut part = 0;
-        loop {
+    /// Waits until this process becomes the leader, then enqueues all pending work, which is derived from the graph.
+    pub(crate) async fn take_over(self: Arc<Self>, write_gate: WriteGate) {
+        write_gate.wait_until_open().await;
+        for part in 0.. {
             let mut work = Vec::new();
             let more = {
                 let graph = self.graph.lock();
@@ -68,39 +58,33 @@ impl CollectorState {
             if !more {
                 return;
             }
-            part += 1;
             tokio::task::yield_now().await;
         }
     }
 
-    /// Enqueues the parked objects that wait for `awaited`. Called when this wait condition has become true.
-    pub(crate) fn enqueue_parked_objects(&self, awaited: &WaitCondition) {
-        for (queue, key) in self.parked_objects.take_objects_waiting_for(awaited) {
-            match queue {
+    pub(crate) fn enqueue_parked_objects(&self, condition: &WaitCondition) {
+        for (queue_id, key) in self.parked_objects.take_objects_waiting_for(condition) {
+            match queue_id {
                 QueueId::Delete => self.delete_queue.add(key, Priority::Low),
                 QueueId::Orphan => self.orphan_queue.add(key, Priority::Low),
             }
         }
     }
 
-    /// Applies a change that a monitor reports. The origin of the change determines the priority of the work.
-    pub(crate) fn apply_monitor_change(&self, origin: ChangeOrigin, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
-        self.apply_change(priority_of_origin(origin), change);
-    }
-
-    /// Changes the graph, and enqueues the resulting work. A standby drops the work.
-    pub(crate) fn apply_change(&self, priority: Priority, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
+    /// Changes the graph, and enqueues the resulting work with this priority, or with the priority of this origin. A standby drops
+    /// the work.
+    pub(crate) fn apply_change(&self, priority: impl Into<Priority>, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
         let mut work = Vec::new();
         self.metrics.graph_change_metrics.count_added_key();
         self.metrics.graph_change_metrics.record_queue_time(Duration::ZERO);
-        let stands_by = {
+        let is_standby = {
             let mut graph = self.graph.lock();
             change(&mut graph, &mut work);
             self.is_standby.load(Ordering::Acquire)
         };
         self.metrics.graph_change_metrics.record_work_time(Duration::ZERO);
-        if !stands_by {
-            self.enqueue_work(work, priority);
+        if !is_standby {
+            self.enqueue_work(work, priority.into());
         }
     }
 
@@ -111,13 +95,12 @@ impl CollectorState {
                 Work::CheckOwnersAfterBackoff(uid) => self.delete_queue.add_rate_limited(ObjectKey(uid)),
                 Work::Orphan(uid) => self.orphan_queue.add(ObjectKey(uid), priority),
                 Work::ResetBackoff(uid) => self.delete_queue.reset_failure_count(&ObjectKey(uid)),
-                Work::CrossNamespaceReference(found) => self.report_wrong_namespace(&found),
+                Work::CrossNamespaceReference(reference) => {
+                    let object = event_reference(&reference.dependent, &reference.dependent_kind);
+                    let message = reference.message();
+                    self.recorder.record_event(&object, EventType::Warning, "OwnerRefInvalidNamespace", message);
+                }
             }
         }
-    }
-
-    fn report_wrong_namespace(&self, found: &CrossNamespaceReference) {
-        let object = event_reference(&found.dependent, &found.dependent_kind);
-        self.recorder.record_event(&object, EventType::Warning, "OwnerRefInvalidNamespace", found.message());
     }
 }

@@ -29,16 +29,13 @@ mod tests;
 
 use std::sync::Arc;
 
-use common::{
-    map::HashMap,
-    meta::{Meta, OwnerRef, Uid},
-};
+use common::prelude::*;
 use smallvec::SmallVec;
 
 use absent::AbsentObjects;
 use kinds::KindTable;
 use slab::{GraphNodeId, Slab};
-use source::ActiveMonitors;
+use source::MonitorCounters;
 
 pub use kinds::{Kind, KindId};
 pub use node::{GraphNode, Identity};
@@ -95,7 +92,9 @@ impl CrossNamespaceReference {
 pub struct Graph {
     kinds: KindTable,
     nodes: Slab,
-    sources: ActiveMonitors,
+    /// The counters of each active monitor, by the serial number of the monitor.
+    active_monitors: HashMap<u32, MonitorCounters>,
+    next_serial_number: u32,
     /// Further monitors of objects that several monitors see, for example of objects that are served in two groups. The monitor
     /// that the object belongs to is not listed.
     others: HashMap<GraphNodeId, SmallVec<[MonitorId; 1]>>,
@@ -105,7 +104,7 @@ pub struct Graph {
 impl Graph {
     /// Returns the id of a kind. The id is valid while a node, a reference or a monitor in the graph uses the kind.
     pub fn intern_kind(&mut self, api_version: &str, kind: &str) -> KindId {
-        self.kinds.intern(&api_version.into(), &kind.into())
+        self.kinds.intern(Kind { api_version: api_version.into(), kind: kind.into() })
     }
 
     /// Returns the kind with this id; an empty kind if the id is not in use.
@@ -117,12 +116,15 @@ impl Graph {
     pub fn add_monitor(&mut self, api_version: &str, kind: &str) -> MonitorId {
         let kind = self.intern_kind(api_version, kind);
         self.kinds.add_use(kind);
-        self.sources.add(kind)
+        let serial_number = self.next_serial_number;
+        self.next_serial_number += 1;
+        self.active_monitors.insert(serial_number, MonitorCounters::default());
+        MonitorId { kind, serial_number }
     }
 
     /// Returns the number of objects that belong to this monitor. An object that several monitors see belongs to one of them.
-    pub fn object_count(&self, source: MonitorId) -> usize {
-        self.sources.get(source.serial_number).map_or(0, |census| census.object_count as usize)
+    pub fn object_count(&self, monitor_id: MonitorId) -> usize {
+        self.active_monitors.get(&monitor_id.serial_number).map_or(0, |counters| counters.object_count as usize)
     }
 
     /// Returns the number of nodes, including virtual nodes.
@@ -130,14 +132,14 @@ impl Graph {
         self.nodes.len()
     }
 
-    /// Returns whether the graph has no node, not even a virtual one.
+    /// Whether the graph has no node, not even a virtual one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Counts the virtual nodes. Visits every node.
     pub fn virtual_node_count(&self) -> usize {
-        self.nodes.iter().filter(|node| node.is_virtual()).count()
+        self.nodes.nodes_with_ids().filter(|(_, node)| node.is_virtual()).count()
     }
 
     /// Returns the node with this UID, which may be virtual.
@@ -150,11 +152,11 @@ impl Graph {
         self.absent.insert(identity);
     }
 
-    /// Returns `true` if the owner in `reference` is known not to exist. `namespace` is the namespace of the dependent.
-    fn is_known_absent(&mut self, reference: &OwnerRef, namespace: &str) -> bool {
-        let Some(kind) = self.kinds.find(&reference.api_version, &reference.kind) else { return false };
-        let name = (&*reference.name).into();
-        let mut identity = Identity { kind, namespace: "".into(), name, uid: reference.uid.clone() };
+    /// Whether the owner in `owner_ref` is known not to exist. `namespace` is the namespace of the dependent.
+    fn is_known_absent(&mut self, owner_ref: &OwnerRef, namespace: &str) -> bool {
+        let Some(kind) = self.kinds.find(&Kind::of_owner(owner_ref)) else { return false };
+        let name = (&*owner_ref.name).into();
+        let mut identity = Identity { kind, namespace: "".into(), name, uid: owner_ref.uid.clone() };
         if self.absent.contains(&identity) {
             return true;
         }

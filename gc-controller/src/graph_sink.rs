@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use common::{
     informer::{ObjectHead, Sink},
-    meta::{Meta, ResourceVersion},
-    store::{CacheEntry, ChangeOrigin},
+    prelude::*,
+    store::CacheEntry,
 };
 use parking_lot::Mutex;
 
@@ -18,16 +18,15 @@ use crate::{
     objects::PartialObject,
 };
 
-/// The destination of the objects of one monitor: puts them into the graph of owners.
 pub(crate) struct GraphSink {
-    collection: Arc<CollectorState>,
-    source: MonitorId,
+    collector_state: Arc<CollectorState>,
+    pub(crate) monitor_id: MonitorId,
     version: Mutex<ResourceVersion>,
 }
 
 impl GraphSink {
-    pub(crate) fn new(collection: Arc<CollectorState>, source: MonitorId) -> Self {
-        Self { collection, source, version: Mutex::default() }
+    pub(crate) fn new(collector_state: Arc<CollectorState>, monitor_id: MonitorId) -> Self {
+        Self { collector_state, monitor_id, version: Mutex::default() }
     }
 
     fn advance_version(&self, version: ResourceVersion) {
@@ -42,21 +41,22 @@ impl Sink for GraphSink {
     type Set = ListedObjects;
 
     fn begin_set(&self) -> ListedObjects {
-        self.collection.graph.lock().begin_list(self.source)
+        self.collector_state.graph.lock().begin_list(self.monitor_id)
     }
 
-    fn add_to_set(&self, seen: &mut ListedObjects, entry: CacheEntry<PartialObject>, origin: ChangeOrigin) {
-        self.collection.apply_monitor_change(origin, |graph, out| graph.apply_listed_object(seen, entry.meta(), out));
+    fn add_to_set(&self, listed_objects: &mut ListedObjects, entry: CacheEntry<PartialObject>, origin: ChangeOrigin) {
+        self.collector_state
+            .apply_change(origin, |graph, work| graph.apply_listed_object(listed_objects, entry.meta(), work));
     }
 
-    fn complete_set(&self, seen: ListedObjects, version: ResourceVersion, origin: ChangeOrigin) {
-        self.collection.apply_monitor_change(origin, |graph, out| graph.complete_list(&seen, out));
+    fn complete_set(&self, listed_objects: ListedObjects, version: ResourceVersion, origin: ChangeOrigin) {
+        self.collector_state.apply_change(origin, |graph, work| graph.complete_list(&listed_objects, work));
         *self.version.lock() = version;
     }
 
     fn put_object(&self, entry: CacheEntry<PartialObject>) {
-        self.collection
-            .apply_monitor_change(ChangeOrigin::Watch, |graph, out| graph.apply_object(self.source, entry.meta(), out));
+        self.collector_state
+            .apply_change(ChangeOrigin::Watch, |graph, work| graph.apply_object(self.monitor_id, entry.meta(), work));
         self.advance_version(entry.meta().resource_version);
     }
 
@@ -66,8 +66,8 @@ impl Sink for GraphSink {
     }
 
     fn remove_deleted(&self, last: &Meta) {
-        self.collection
-            .apply_monitor_change(ChangeOrigin::Watch, |graph, out| graph.apply_deletion(self.source, last, out));
+        self.collector_state
+            .apply_change(ChangeOrigin::Watch, |graph, work| graph.apply_deletion(self.monitor_id, last, work));
         self.advance_version(last.resource_version);
     }
 
@@ -80,7 +80,7 @@ impl Sink for GraphSink {
     }
 
     fn len(&self) -> usize {
-        self.collection.graph.lock().object_count(self.source)
+        self.collector_state.graph.lock().object_count(self.monitor_id)
     }
 
     /// Does nothing, because monitors are never resynced.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use common::{meta::Uid, queue::QueueKey};
+use common::prelude::*;
 
 /// An object in a queue, by UID.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -13,17 +13,17 @@
 //! ```text
 //! discovery.rs ──► monitors.rs ──► graph/ ──► queue ──► collector/ ──► place.rs ──► API server
 //! (what is         (metadata of     (pure graph   │                        ▲  (requests)   │
-//!  served)          every kind)      of owners)   └─────► orphans/ ────────┘               │
+//!  collected)       every kind)      of owners)   └─────► orphans/ ────────┘               │
 //!                                       ▲                                                  │
 //!                                       └──────────── there is no such object ◄────────────┘
 //! ```
 //!
 //! [`collector`] deletes objects without an existing owner, and [`orphans`] releases the dependents of objects that are deleted
-//! with the policy `Orphan`. Each of these two loops has a folder:
+//! with the policy `Orphan`. Each of these two loops has the parts of a [`Controller`], and a file for its pure part:
 //!
 //! ```text
-//! queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► act.rs ──► API server
-//!                                        (pure)
+//! queue ──► observe ──► Snapshot ──► decide.rs ──► Plan ──► act ──► API server
+//!                                     (pure)
 //! ```
 //!
 //! # Where it differs from upstream
@@ -57,13 +57,13 @@
 //! - A finalizer is removed from an object only if the object has the expected UID.
 
 pub mod collector;
-pub mod discovery;
 pub mod graph;
 pub mod key;
 pub mod metrics;
 pub mod orphans;
 
 mod collection;
+mod discovery;
 mod graph_sink;
 mod monitors;
 mod objects;
@@ -77,9 +77,8 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     app::ProgramDefinition,
-    controller::Loop,
-    queue::BackoffSettings,
-    runtime::{LoopContext, LoopDefinition, LoopPair, RunningLoop},
+    prelude::*,
+    runtime::LoopGroup,
     settings::{Tunable, WorkersFlag},
 };
 use tokio::task::JoinSet;
@@ -135,38 +134,30 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
         tracing::info!("The garbage collector is switched off");
         return Arc::new(DisabledCollector);
     }
-    let delete = context.new_queue("garbage_collector_attempt_to_delete", BackoffSettings::default());
-    let orphan = context.new_queue("garbage_collector_attempt_to_orphan", BackoffSettings::default());
-    let metrics = ControllerMetrics::new(&context.metrics);
-    let recorder = context.recorder.clone();
+    let delete_queue = context.new_queue("garbage_collector_attempt_to_delete");
+    let orphan_queue = context.new_queue("garbage_collector_attempt_to_orphan");
+    let (metrics, recorder) = (ControllerMetrics::new(&context.metrics), context.recorder.clone());
     // A process in shadow mode (it writes nothing) has no predecessor, so it is never a standby.
-    let stands_by = !context.settings.is_shadow();
-    let collection = CollectorState::new(delete.clone(), orphan.clone(), recorder, metrics.clone(), stands_by);
-    let collection = Arc::new(collection);
+    let is_standby = !context.settings.is_shadow();
+    let queues = [delete_queue.clone(), orphan_queue.clone()];
+    let collector_state = Arc::new(CollectorState::new(queues, recorder, metrics, is_standby));
     let mut tasks = JoinSet::new();
-    tasks.spawn({
-        let (gate, collection) = (context.write_gate.clone(), Arc::clone(&collection));
-        async move {
-            gate.wait_until_open().await;
-            collection.take_over().await;
-        }
-    });
-    let period = context.settings.tuned_duration(&DISCOVERY_PERIOD);
-    let (api, reading) = (context.api.clone(), context.short_lived_cache_config());
-    let monitors = Monitors::start(api, reading, Arc::clone(&collection), metrics, period, &mut tasks);
-    let probed = Arc::downgrade(&monitors);
+    tasks.spawn(Arc::clone(&collector_state).take_over(context.write_gate.clone()));
+    let monitors = Arc::new(Monitors::new(&context, collector_state));
+    tasks.spawn(Arc::clone(&monitors).run(context.settings.tuned_duration(&DISCOVERY_PERIOD)));
+    context.parts.add_informer(Arc::<Monitors>::clone(&monitors));
+    let weak_monitors = Arc::downgrade(&monitors);
     context.metrics.run_before_each_scrape(move || {
-        if let Some(monitors) = probed.upgrade() {
+        if let Some(monitors) = weak_monitors.upgrade() {
             monitors.update_gauges();
         }
     });
     let workers = context.settings.worker_count(&CONCURRENT_GC_SYNCS);
-    let collector = Collector { collector_state: Arc::clone(&collection), monitors: Arc::clone(&monitors) };
-    let orphaner = Orphaner { collector_state: Arc::clone(&collection), monitors: Arc::clone(&monitors) };
-    let loops = LoopPair {
-        main_loop: Loop::start(GARBAGE_COLLECTOR.name, context.clone(), Arc::new(collector), delete, workers),
-        auxiliary_loop: Loop::start("garbage-collector-orphans", context, Arc::new(orphaner), orphan, workers),
-        name: "orphans",
-    };
-    Arc::new(RunningCollector { loops, collector_state: collection, monitors, _tasks: tasks })
+    let collector = Collector { monitors: Arc::clone(&monitors) };
+    let orphaner = Orphaner { monitors: Arc::clone(&monitors) };
+    let loops = LoopGroup(vec![
+        ("deletions", Loop::start(GARBAGE_COLLECTOR.name, context.clone(), Arc::new(collector), delete_queue, workers)),
+        ("orphans", Loop::start("garbage-collector-orphans", context, Arc::new(orphaner), orphan_queue, workers)),
+    ]);
+    Arc::new(RunningCollector { loops, monitors, _tasks: tasks })
 }

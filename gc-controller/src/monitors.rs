@@ -1,26 +1,19 @@
-//! Monitors: one informer for each resource that can be collected, started and stopped as the server serves resources.
+//! Monitors: the informers of all resources that can be collected, which fill the graph of owners.
 //!
 //! - A resource that cannot be listed delays only objects with owners of its kind.
-//! - If discovery of a group fails, resources of the group keep their monitor if its initial list is complete.
 //! - A resource that is no longer served loses its monitor, and its objects become virtual in the graph and are looked up. If
 //!   the resource returns, it gets a new monitor.
 //!
 //! Upstream: `garbagecollector.go`, `Sync`, and `graph_builder.go`, `syncMonitors`. Upstream waits for new monitors after each
 //! discovery, a monitor that fails to start prevents the start of the others, and a removed monitor continues to watch.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use common::{
     api::Api,
-    clock::Instant,
-    informer::{AnyInformer, InformerConfig, InformerStatus, SinkInformer},
-    meta::ResourceVersion,
-    object::{Object as _, Resource},
-    queue::Priority,
+    discovery::DiscoveredInformers,
+    informer::{InformerConfig, InformerStatus, SinkInformer},
+    prelude::*,
     succession::LeadershipStart,
     watched as watch,
 };
@@ -30,16 +23,14 @@ use futures::{
     stream::FuturesUnordered,
 };
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
 
 use crate::{
     collection::CollectorState,
-    collector::snapshot::KindState,
-    discovery::DiscoveredResources,
-    graph::{Kind, MonitorId},
+    collector::decide::KindState,
+    discovery::discover,
+    graph::Kind,
     graph_sink::GraphSink,
     key::ObjectKey,
-    metrics::ControllerMetrics,
     objects::PartialObject,
     parked::{QueueId, WaitCondition},
 };
@@ -63,26 +54,12 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// not contain yet are looked up.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
-struct Monitor {
-    source: MonitorId,
-    informer: Arc<SinkInformer<GraphSink>>,
-}
-
-#[derive(Default)]
-struct WatchedResources {
-    served: DiscoveredResources,
-    monitors: BTreeMap<Resource, Monitor>,
-    /// The resource, with the watched version, by group and plural.
-    by_name: BTreeMap<(&'static str, &'static str), Resource>,
-}
-
 /// All monitors of the process, and the result of the last successful discovery.
 pub(crate) struct Monitors {
     api: Api,
-    reading: InformerConfig,
-    collection: Arc<CollectorState>,
-    metrics: ControllerMetrics,
-    watched: Mutex<WatchedResources>,
+    config: InformerConfig,
+    pub(crate) collector_state: Arc<CollectorState>,
+    pub(crate) informers: Mutex<DiscoveredInformers<GraphSink>>,
     /// Whether work may begin: the initial lists are complete or have timed out.
     ready: watch::Sender<bool>,
     /// Error of the last run of discovery, and the time since which every run has failed; `None` after a successful run.
@@ -93,91 +70,83 @@ pub(crate) struct Monitors {
 type InitialLists = FuturesUnordered<BoxFuture<'static, bool>>;
 
 impl Monitors {
-    /// Starts the task that discovers resources and updates the monitors.
-    pub(crate) fn start(
-        api: Api,
-        reading: InformerConfig,
-        collection: Arc<CollectorState>,
-        metrics: ControllerMetrics,
-        period: Duration,
-        tasks: &mut JoinSet<()>,
-    ) -> Arc<Self> {
-        let monitors = Arc::new(Self {
-            api,
-            reading,
-            collection,
-            metrics,
-            watched: Mutex::default(),
-            ready: watch::channel(false).0,
-            error: Mutex::default(),
-        });
-        tasks.spawn(Arc::clone(&monitors).run(period));
-        monitors
+    pub(crate) fn new(context: &LoopContext, collector_state: Arc<CollectorState>) -> Self {
+        let (api, config) = (context.api.clone(), context.short_lived_cache_config());
+        let (informers, ready, error) = (Mutex::default(), watch::channel(false).0, Mutex::default());
+        Self { api, config, collector_state, informers, ready, error }
     }
 
-    async fn run(self: Arc<Self>, period: Duration) {
-        let mut firsts = InitialLists::new();
+    /// Discovers resources in intervals of `period`, and updates the monitors. Never ends.
+    pub(crate) async fn run(self: Arc<Self>, period: Duration) {
+        let mut initial_lists = InitialLists::new();
         let mut known = false;
         // Deadline for the initial lists of the monitors that the last change started.
-        let mut due = None;
+        let mut deadline = None;
         loop {
-            let changed = self.run_discovery(&mut firsts).await;
+            let changed = self.run_discovery(&mut initial_lists).await;
             known |= changed.is_some();
             let now = self.api.clock().monotonic_now();
             if known && !self.is_synced() {
-                let all =
-                    future::join_all(self.informers().into_iter().map(|i| async move { i.wait_until_synced().await }));
+                let all = self.informers.lock().wait_for_first_lists();
                 if tokio::time::timeout(INITIAL_SYNC_TIMEOUT, all).await.is_err() {
                     self.report_list_timeout();
                 }
                 self.ready.send_replace(true);
             } else if changed == Some(true) {
-                due = Some(now + INITIAL_SYNC_TIMEOUT);
+                deadline = Some(now + INITIAL_SYNC_TIMEOUT);
             }
             let pause = if known { period } else { FIRST_RETRY.min(period) };
-            self.wait_for_next_round(pause, &mut firsts, &mut due).await;
+            self.wait_for_next_round(pause, &mut initial_lists, &mut deadline).await;
         }
     }
 
     /// Waits until the next run of discovery. Meanwhile enqueues parked objects as soon as their wait conditions are true.
-    async fn wait_for_next_round(&self, pause: Duration, firsts: &mut InitialLists, due: &mut Option<Instant>) {
+    async fn wait_for_next_round(
+        &self,
+        pause: Duration,
+        initial_lists: &mut InitialLists,
+        deadline: &mut Option<Instant>,
+    ) {
         let clock = self.api.clock();
-        let parked = &self.collection.parked_objects;
+        let parked_objects = &self.collector_state.parked_objects;
         let end = clock.monotonic_now() + pause;
         loop {
-            self.wake();
+            self.enqueue_ready_objects();
             let now = clock.monotonic_now();
-            if due.take_if(|due| *due <= now).is_some() && !self.unsynced_resources().is_empty() {
+            if deadline.take_if(|deadline| *deadline <= now).is_some()
+                && !self.informers.lock().unsynced_resources().is_empty()
+            {
                 self.report_list_timeout();
             }
             if now >= end {
                 return;
             }
-            let mut next = due.map_or(end, |due| due.min(end));
-            if parked.needs_periodic_check() {
+            let mut next = deadline.map_or(end, |deadline| deadline.min(end));
+            if parked_objects.needs_periodic_check() {
                 next = next.min(now + BROKEN_CHECK_PERIOD);
             }
             tokio::select! {
                 biased;
-                Some(_) = firsts.next() => {}
-                () = parked.periodic_check_needed.notified() => {}
+                Some(_) = initial_lists.next() => {}
+                () = parked_objects.periodic_check_needed.notified() => {}
                 () = clock.sleep(next - now) => {}
             }
         }
     }
 
-    /// Counts and logs that initial lists have timed out.
     fn report_list_timeout(&self) {
-        self.metrics.resource_sync_errors.inc();
-        tracing::warn!(resources = ?self.unsynced_resources(), "Timed out waiting for some resources, proceeding without them");
+        self.collector_state.metrics.resource_sync_errors.inc();
+        let unsynced_resources = self.informers.lock().unsynced_resources();
+        let resources: Vec<String> = unsynced_resources.iter().map(ToString::to_string).collect();
+        tracing::warn!(?resources, "Timed out waiting for some resources, proceeding without them");
     }
 
     /// Runs discovery once, and updates the monitors. Returns whether the monitors changed, or `None` if discovery failed.
-    async fn run_discovery(&self, firsts: &mut InitialLists) -> Option<bool> {
-        let served = match DiscoveredResources::read(&self.api).await {
-            Ok(served) => served,
+    async fn run_discovery(&self, initial_lists: &mut InitialLists) -> Option<bool> {
+        let (discovered_resources, collectable_resources) = match discover(&self.api).await {
+            Ok(resources) => resources,
             Err(error) => {
-                self.metrics.resource_sync_errors.inc();
+                self.collector_state.metrics.resource_sync_errors.inc();
                 tracing::warn!(err = %error, "Discovery failed");
                 let mut known = self.error.lock();
                 let since = known.take().map_or_else(|| self.api.clock().monotonic_now(), |(_, since)| since);
@@ -186,159 +155,99 @@ impl Monitors {
             }
         };
         *self.error.lock() = None;
-        if !served.stale_group_versions.is_empty() {
-            tracing::info!(failed = ?served.stale_group_versions, "Discovery failed for some groups");
+        if !discovered_resources.stale_group_versions.is_empty() {
+            tracing::info!(failed = ?discovered_resources.stale_group_versions, "Discovery failed for some groups");
         }
-        let changed = self.follow(served, firsts);
-        let graph = self.collection.graph.lock();
-        self.collection.parked_objects.retain(|key| graph.node(&key.0).is_some());
-        Some(changed)
+        let start = |resource: &Resource| self.start_informer(resource);
+        let changes = self.informers.lock().follow(discovered_resources, collectable_resources, start);
+        for informer in &changes.started {
+            initial_lists.push(Box::pin(informer.wait_for_first_list()));
+        }
+        for informer in &changes.stopped {
+            let (resource, monitor_id) = (informer.resource(), informer.sink().monitor_id);
+            self.collector_state.metrics.failing_resources.remove(&[resource.group(), resource.plural()]);
+            self.collector_state.apply_change(Priority::Low, |graph, work| graph.remove_monitor(monitor_id, work));
+        }
+        let graph = self.collector_state.graph.lock();
+        self.collector_state.parked_objects.retain(|key| graph.node(&key.0).is_some());
+        Some(!changes.started.is_empty() || !changes.stopped.is_empty())
     }
 
-    /// Starts and stops monitors so that they match the discovered resources. Returns whether the monitors changed.
-    fn follow(&self, mut served: DiscoveredResources, firsts: &mut InitialLists) -> bool {
-        let mut stopped = Vec::new();
-        let mut watched = self.watched.lock();
-        let (monitors, kinds) = (&watched.monitors, &watched.served.resource_by_kind);
-        let failed = std::mem::take(&mut served.stale_group_versions);
-        let is_silent = |r: &Resource| failed.contains(&(r.group.to_owned(), r.version.to_owned()));
-        let mut wanted = served.collectable_resources.clone();
-        let stay = monitors.iter().filter(|(r, monitor)| is_silent(r) && monitor.informer.is_synced());
-        wanted.extend(stay.map(|(r, _)| *r));
-        // The kinds of a group with failed discovery keep their previous resources.
-        for (kind, resource) in kinds.iter().filter(|(_, r)| is_silent(r)) {
-            served.resource_by_kind.entry(kind.clone()).or_insert(*resource);
-        }
-        let gone: Vec<Resource> = monitors.keys().filter(|r| !wanted.contains(r)).copied().collect();
-        for resource in gone {
-            tracing::info!(%resource, version = resource.version, "Stopped watching a resource");
-            self.metrics.failing_resources.remove(&[resource.group, resource.plural]);
-            stopped.extend(watched.monitors.remove(&resource).map(|monitor| monitor.source));
-        }
-        let mut changed = !stopped.is_empty();
-        for resource in wanted {
-            watched.monitors.entry(resource).or_insert_with(|| {
-                tracing::debug!(%resource, version = resource.version, "Started watching a resource");
-                changed = true;
-                let monitor = self.monitor(resource);
-                firsts.push(Box::pin(monitor.informer.wait_for_first_list()));
-                monitor
-            });
-        }
-        watched.by_name = watched.monitors.keys().map(|r| ((r.group, r.plural), *r)).collect();
-        watched.served = DiscoveredResources { stale_group_versions: failed, ..served };
-        drop(watched);
-        for source in stopped {
-            self.collection.apply_change(Priority::Low, |graph, out| graph.remove_monitor(source, out));
-        }
-        changed
-    }
-
-    fn monitor(&self, resource: Resource) -> Monitor {
-        let source = self.collection.graph.lock().add_monitor(&resource.api_version(), resource.kind);
-        let metadata_only = !WATCHED_AS_WHOLE_OBJECTS.contains(&(resource.group, resource.plural));
-        let config =
-            InformerConfig { resource: Some(resource), is_metadata_only: metadata_only, ..self.reading.clone() };
-        let sink = GraphSink::new(Arc::clone(&self.collection), source);
-        Monitor { source, informer: Arc::new(SinkInformer::start_with_sink(self.api.clone(), config, sink)) }
-    }
-
-    fn informers(&self) -> Vec<Arc<SinkInformer<GraphSink>>> {
-        self.watched.lock().monitors.values().map(|monitor| Arc::clone(&monitor.informer)).collect()
+    fn start_informer(&self, resource: &Resource) -> SinkInformer<GraphSink> {
+        let monitor_id = self.collector_state.graph.lock().add_monitor(&resource.api_version(), resource.kind());
+        let config = InformerConfig {
+            resource: Some(resource.clone()),
+            is_metadata_only: !WATCHED_AS_WHOLE_OBJECTS.contains(&(resource.group(), resource.plural())),
+            ..self.config.clone()
+        };
+        let sink = GraphSink::new(Arc::clone(&self.collector_state), monitor_id);
+        SinkInformer::start_with_sink(self.api.clone(), config, sink)
     }
 
     /// Returns the state of the monitor for a kind, and the resource that serves the kind; `None` if the kind is not served.
     pub(crate) fn kind_state_and_resource(&self, kind: &Kind) -> (KindState, Option<Resource>) {
-        let watched = self.watched.lock();
-        let Some(resource) = watched.served.resource_by_kind.get(kind).copied() else {
-            return (KindState::Unknown, None);
+        let informers = self.informers.lock();
+        let resource = informers.discovered_resources().resource_of_kind(&kind.api_version, &kind.kind);
+        let kind_state = match resource.map(|resource| informers.informer_of(resource)) {
+            None => KindState::Unknown,
+            Some(None) => KindState::Unwatched,
+            Some(Some(informer)) if informer.is_synced() => KindState::Synced,
+            Some(Some(_)) => KindState::Unsynced,
         };
-        let monitor = watched.by_name.get(&(resource.group, resource.plural)).and_then(|r| watched.monitors.get(r));
-        let known = match monitor.map(|monitor| monitor.informer.is_synced()) {
-            None => KindState::Unwatched,
-            Some(false) => KindState::Unsynced,
-            Some(true) => KindState::Synced,
-        };
-        (known, Some(resource))
+        (kind_state, resource.cloned())
     }
 
-    /// Parks an object until `awaited` is true. If the wait condition is already true, enqueues the object immediately.
-    pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: WaitCondition) {
-        self.collection.parked_objects.park(queue, key, awaited.clone());
-        if self.is_fulfilled(&awaited) {
-            self.collection.enqueue_parked_objects(&awaited);
+    /// Parks an object until `condition` is true. If the wait condition is already true, enqueues the object immediately.
+    pub(crate) fn park(&self, queue_id: QueueId, key: ObjectKey, condition: WaitCondition) {
+        self.collector_state.parked_objects.park(queue_id, key, condition.clone());
+        if self.is_fulfilled(&condition) {
+            self.collector_state.enqueue_parked_objects(&condition);
         }
     }
 
     /// Enqueues all parked objects with a wait condition that is true.
-    fn wake(&self) {
-        let there =
-            self.collection.parked_objects.wait_conditions().into_iter().filter(|awaited| self.is_fulfilled(awaited));
-        there.for_each(|awaited| self.collection.enqueue_parked_objects(&awaited));
+    fn enqueue_ready_objects(&self) {
+        for condition in self.collector_state.parked_objects.wait_conditions() {
+            if self.is_fulfilled(&condition) {
+                self.collector_state.enqueue_parked_objects(&condition);
+            }
+        }
     }
 
-    fn is_fulfilled(&self, awaited: &WaitCondition) -> bool {
-        match awaited {
-            WaitCondition::KindServed(kind) => self.resource_of_kind(kind).is_some(),
+    fn is_fulfilled(&self, condition: &WaitCondition) -> bool {
+        match condition {
+            WaitCondition::KindServed(kind) => self.kind_state_and_resource(kind).0 != KindState::Unknown,
             WaitCondition::KindListed(kind) => self.kind_state_and_resource(kind).0 != KindState::Unsynced,
             WaitCondition::EverythingListed => self.awaited_resources().is_empty(),
         }
     }
 
-    /// Returns the resource that serves a kind; `None` if the kind is not served.
-    pub(crate) fn resource_of_kind(&self, kind: &Kind) -> Option<Resource> {
-        self.watched.lock().served.resource_by_kind.get(kind).copied()
-    }
-
-    /// Returns the names of resources without a complete initial list.
-    pub(crate) fn unsynced_resources(&self) -> Vec<String> {
-        let watched = self.watched.lock();
-        watched.monitors.iter().filter(|(_, m)| !m.informer.is_synced()).map(|(r, _)| r.to_string()).collect()
-    }
-
     /// Returns the names of resources without a complete initial list, except broken ones. Foreground deletion and orphaning
     /// wait for these resources, which may contain dependents. `is_broken` defines broken resources.
     pub(crate) fn awaited_resources(&self) -> Vec<String> {
-        let watched = self.watched.lock();
-        let coming = |m: &Monitor| !m.informer.is_synced() && !is_broken(&m.informer);
-        watched.monitors.iter().filter(|(_, m)| coming(m)).map(|(r, _)| r.to_string()).collect()
-    }
-
-    /// Returns the resources with a failing watch, each with the last error.
-    pub(crate) fn failing_resources(&self) -> Vec<(Resource, String)> {
-        let watched = self.watched.lock();
-        let error = |(r, m): (&Resource, &Monitor)| m.informer.informer_status().error.map(|(error, _)| (*r, error));
-        watched.monitors.iter().filter_map(error).collect()
-    }
-
-    /// Returns a message for each resource with lists and watches that have all failed for longer than a cache may be stale.
-    fn silent_watches(&self) -> Vec<String> {
-        self.informers().iter().filter_map(|informer| informer.stale_error()).collect()
+        let informers = self.informers.lock();
+        let awaited = informers.informers().filter(|informer| !informer.is_synced() && !is_broken(informer));
+        awaited.map(|informer| informer.resource().to_string()).collect()
     }
 
     /// Returns a message about resources that cannot be watched. The other resources are collected nevertheless.
     pub(crate) fn stale_watch_message(&self) -> Option<String> {
-        summarize_messages(&self.silent_watches())
+        summarize_messages(&self.informers.lock().stale_errors())
     }
 
     /// Updates the gauges that are computed only for a scrape.
     pub(crate) fn update_gauges(&self) {
-        let failing: BTreeSet<Resource> = self.failing_resources().into_iter().map(|(resource, _)| resource).collect();
-        let all: Vec<Resource> = self.watched.lock().monitors.keys().copied().collect();
-        for resource in all {
-            let value = u8::from(failing.contains(&resource));
-            self.metrics.failing_resources.with_label_values(&[resource.group, resource.plural]).set(value.into());
+        for informer in self.informers.lock().informers() {
+            let (resource, is_failing) = (informer.resource(), informer.informer_status().error.is_some());
+            let gauge = self
+                .collector_state
+                .metrics
+                .failing_resources
+                .with_label_values(&[resource.group(), resource.plural()]);
+            gauge.set(u8::from(is_failing).into());
         }
-        self.metrics.graph_nodes.set(self.len() as _);
-        self.metrics.parked_objects.set(self.collection.parked_objects.len() as _);
-    }
-
-    /// Returns each resource with its number of objects, its version and the state of its informer.
-    pub(crate) fn monitor_states(&self) -> Vec<(Resource, usize, ResourceVersion, InformerStatus)> {
-        let watched = self.watched.lock();
-        let one =
-            |(r, m): (&Resource, &Monitor)| (*r, m.informer.len(), m.informer.version(), m.informer.informer_status());
-        watched.monitors.iter().map(one).collect()
+        self.collector_state.metrics.graph_nodes.set(self.len() as _);
+        self.collector_state.metrics.parked_objects.set(self.collector_state.parked_objects.len() as _);
     }
 }
 
@@ -354,6 +263,12 @@ fn summarize_messages(all: &[String]) -> Option<String> {
     Some(if others.is_empty() { first.clone() } else { format!("{first} (and {} more)", others.len()) })
 }
 
+impl AsRef<dyn AnyInformer> for Monitors {
+    fn as_ref(&self) -> &(dyn AnyInformer + 'static) {
+        self
+    }
+}
+
 /// All monitors as one informer, which counts as synced when work may begin.
 impl AnyInformer for Monitors {
     fn resource(&self) -> Resource {
@@ -362,22 +277,14 @@ impl AnyInformer for Monitors {
 
     fn informer_status(&self) -> InformerStatus {
         let error = self.error.lock().as_ref().map(|(error, _)| error.clone());
-        let failing =
-            || self.failing_resources().into_iter().map(|(resource, error)| format!("{resource}: {error}")).next();
-        InformerStatus {
-            phase: "watching",
-            synced: self.is_synced(),
-            last_event: None,
-            error: error.or_else(failing).map(|error| (error, 1)),
-            failing_since: None,
-            lists: 0,
-            watches: 0,
-            events: 0,
-        }
+        let failing_resources = self.informers.lock().failing_resources();
+        let error = error.or_else(|| failing_resources.first().map(|(resource, error)| format!("{resource}: {error}")));
+        let error = error.map(|error| (error, 1));
+        InformerStatus { phase: "watching", synced: self.is_synced(), error, ..InformerStatus::default() }
     }
 
     fn len(&self) -> usize {
-        self.collection.graph.lock().len()
+        self.collector_state.graph.lock().len()
     }
 
     fn version(&self) -> ResourceVersion {
@@ -394,12 +301,13 @@ impl AnyInformer for Monitors {
         let error = self.error.lock().clone();
         if let Some((error, since)) = error {
             let lost_for = self.api.clock().monotonic_now().saturating_duration_since(since);
-            if lost_for > self.reading.max_watch_idle_time {
+            if lost_for > self.config.max_watch_idle_time {
                 return Some(format!("{error} (for {}s)", lost_for.as_secs()));
             }
         }
-        let lost = self.silent_watches();
-        if lost.len() < self.watched.lock().monitors.len() { None } else { summarize_messages(&lost) }
+        let informers = self.informers.lock();
+        let stale_errors = informers.stale_errors();
+        if stale_errors.len() < informers.informers().count() { None } else { summarize_messages(&stale_errors) }
     }
 
     fn wait_until_synced(&self) -> BoxFuture<'_, ()> {
@@ -411,15 +319,14 @@ impl AnyInformer for Monitors {
     }
 
     fn replay(&self) {
-        self.informers().iter().for_each(|informer| informer.replay());
+        self.informers.lock().informers().for_each(|informer| informer.replay());
     }
 
-    fn catch_up_with_predecessor<'a>(&'a self, succession: &'a LeadershipStart) -> BoxFuture<'a, ()> {
+    fn catch_up_with_predecessor<'a>(&'a self, start: &'a LeadershipStart) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let synced = self.informers().into_iter().filter(|informer| informer.is_synced());
-            let all = future::join_all(
-                synced.map(|informer| async move { informer.catch_up_with_predecessor(succession).await }),
-            );
+            let informers: Vec<_> = self.informers.lock().informers().cloned().collect();
+            let synced = informers.iter().filter(|informer| informer.is_synced());
+            let all = future::join_all(synced.map(|informer| informer.catch_up_with_predecessor(start)));
             let _ = tokio::time::timeout(CATCH_UP_TIMEOUT, all).await;
         })
     }

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use common::{
-    intern::Text,
-    meta::{Meta, OwnerRefs, ResourceVersion, Uid},
-    object::{Object, Resource},
+    meta::OwnerRefs,
+    prelude::*,
     wire::{MessageSchema, messages},
 };
 use jiff::Timestamp;
@@ -19,23 +18,15 @@ pub(crate) struct PartialObject {
     pub(crate) metadata: Meta,
 }
 
-/// The fields of `metadata` that are decoded.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct Lean {
-    #[serde(default)]
     namespace: Option<Text>,
-    #[serde(default)]
     name: Option<Arc<str>>,
-    #[serde(default)]
     uid: Uid,
-    #[serde(default)]
     resource_version: ResourceVersion,
-    #[serde(default)]
     deletion_timestamp: Option<Timestamp>,
-    #[serde(default)]
     owner_references: Option<OwnerRefs>,
-    #[serde(default)]
     finalizers: Option<Box<[Text]>>,
 }
 
@@ -55,13 +46,8 @@ fn lean<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Meta, D::Error> {
 
 impl Object for PartialObject {
     /// A placeholder: each monitor watches the resource that it was started for.
-    const RESOURCE: Resource = Resource {
-        group: "meta.k8s.io",
-        version: "v1",
-        plural: "partialobjectmetadata",
-        kind: "PartialObjectMetadata",
-        is_namespaced: false,
-    };
+    const RESOURCE: Resource =
+        Resource::cluster_scoped("meta.k8s.io", "v1", "partialobjectmetadata", "PartialObjectMetadata");
     type Indexes = ();
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::METADATA_ONLY_OBJECT);
 
@@ -78,7 +64,7 @@ pub(crate) fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|own| own == finalizer)
 }
 
-/// Returns whether the object is terminating and has this finalizer.
+/// Whether the object is terminating and has this finalizer.
 pub(crate) fn is_terminating_with(meta: &Meta, finalizer: &str) -> bool {
     meta.is_deleting() && has_finalizer(meta, finalizer)
 }

@@ -57,18 +57,17 @@ struct ParkedState {
 }
 
 impl ParkedState {
-    fn remove(&mut self, who: &(QueueId, ObjectKey)) {
-        let Some(awaited) = self.condition_by_key.remove(who) else { return };
-        if let Some(all) = self.keys_by_condition.get_mut(&awaited) {
-            all.remove(who);
+    fn remove(&mut self, queue_and_key: &(QueueId, ObjectKey)) {
+        let Some(condition) = self.condition_by_key.remove(queue_and_key) else { return };
+        if let Some(all) = self.keys_by_condition.get_mut(&condition) {
+            all.remove(queue_and_key);
             if all.is_empty() {
-                self.keys_by_condition.remove(&awaited);
+                self.keys_by_condition.remove(&condition);
             }
         }
     }
 }
 
-/// Objects of the two queues that wait, without retries, until a kind is served or listed.
 #[derive(Default)]
 pub(crate) struct ParkedObjects {
     state: Mutex<ParkedState>,
@@ -77,56 +76,48 @@ pub(crate) struct ParkedObjects {
 }
 
 impl ParkedObjects {
-    /// Parks an object. `awaited` replaces the previous wait condition of the object.
-    pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: WaitCondition) {
+    /// Parks an object. `condition` replaces the previous wait condition of the object.
+    pub(crate) fn park(&self, queue_id: QueueId, key: ObjectKey, condition: WaitCondition) {
         let mut state = self.state.lock();
-        let who = (queue, key);
-        state.remove(&who);
+        let queue_and_key = (queue_id, key);
+        state.remove(&queue_and_key);
         // Wait conditions other than `EverythingListed` are checked after discovery and initial lists, so they need no timer.
-        let first = awaited == WaitCondition::EverythingListed && !state.keys_by_condition.contains_key(&awaited);
-        state.keys_by_condition.entry(awaited.clone()).or_default().insert(who.clone());
-        state.condition_by_key.insert(who, awaited);
+        let first = condition == WaitCondition::EverythingListed && !state.keys_by_condition.contains_key(&condition);
+        state.keys_by_condition.entry(condition.clone()).or_default().insert(queue_and_key.clone());
+        state.condition_by_key.insert(queue_and_key, condition);
         drop(state);
         if first {
             self.periodic_check_needed.notify_one();
         }
     }
 
-    /// Removes an object that is no longer parked for this queue.
-    pub(crate) fn unpark(&self, queue: QueueId, key: &ObjectKey) {
-        let mut state = self.state.lock();
-        if !state.condition_by_key.is_empty() {
-            state.remove(&(queue, key.clone()));
-        }
+    pub(crate) fn unpark(&self, queue_id: QueueId, key: ObjectKey) {
+        self.state.lock().remove(&(queue_id, key));
     }
 
-    /// Returns all wait conditions of parked objects.
     pub(crate) fn wait_conditions(&self) -> Vec<WaitCondition> {
         self.state.lock().keys_by_condition.keys().cloned().collect()
     }
 
-    /// Returns whether an object waits for [`WaitCondition::EverythingListed`], which needs a periodic check.
+    /// Whether an object waits for [`WaitCondition::EverythingListed`], which needs a periodic check.
     pub(crate) fn needs_periodic_check(&self) -> bool {
         self.state.lock().keys_by_condition.contains_key(&WaitCondition::EverythingListed)
     }
 
-    /// Removes and returns the objects that wait for this condition.
-    pub(crate) fn take_objects_waiting_for(&self, awaited: &WaitCondition) -> BTreeSet<(QueueId, ObjectKey)> {
+    pub(crate) fn take_objects_waiting_for(&self, condition: &WaitCondition) -> BTreeSet<(QueueId, ObjectKey)> {
         let mut state = self.state.lock();
-        let all = state.keys_by_condition.remove(awaited).unwrap_or_default();
-        for who in &all {
-            state.condition_by_key.remove(who);
+        let all = state.keys_by_condition.remove(condition).unwrap_or_default();
+        for queue_and_key in &all {
+            state.condition_by_key.remove(queue_and_key);
         }
         all
     }
 
-    /// Keeps only the objects for which `is_known` is true.
     pub(crate) fn retain(&self, is_known: impl Fn(&ObjectKey) -> bool) {
         let mut state = self.state.lock();
-        let gone: Vec<(QueueId, ObjectKey)> =
-            state.condition_by_key.keys().filter(|(_, key)| !is_known(key)).cloned().collect();
-        for who in gone {
-            state.remove(&who);
+        let gone: Vec<_> = state.condition_by_key.keys().filter(|(_, key)| !is_known(key)).cloned().collect();
+        for queue_and_key in &gone {
+            state.remove(queue_and_key);
         }
     }
 
@@ -137,9 +128,9 @@ impl ParkedObjects {
     /// Returns each wait condition with its number of objects and the first of their keys.
     pub(crate) fn explain(&self) -> Value {
         let state = self.state.lock();
-        let one = |(awaited, all): (&WaitCondition, &BTreeSet<(QueueId, ObjectKey)>)| {
+        let one = |(condition, all): (&WaitCondition, &BTreeSet<(QueueId, ObjectKey)>)| {
             let some: Vec<String> = all.iter().take(MAX_LISTED_KEYS).map(|(_, key)| key.to_string()).collect();
-            json!({"waiting": awaited.to_string(), "objects": all.len(), "some": some})
+            json!({"waiting": condition.to_string(), "objects": all.len(), "some": some})
         };
         state.keys_by_condition.iter().take(MAX_LISTED_CONDITIONS).map(one).collect()
     }

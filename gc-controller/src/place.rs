@@ -5,16 +5,13 @@ mod finalizer;
 use std::sync::Arc;
 
 use common::{
-    api,
-    events::{EventType, InvolvedObject},
-    intern::Text,
-    io::{Io, MemoryNote, Precondition, Refusal, Request, RequestBody, SyncError},
-    meta::{Meta, ResourceVersion, Uid},
-    object::{Resource, is_valid_object_name},
+    api::{self, PatchFormat},
+    object::is_valid_object_name,
+    prelude::*,
 };
 
 use crate::{
-    graph::{GraphNodeView, Identity, Kind},
+    graph::{Identity, Kind},
     objects::PartialObject,
 };
 
@@ -23,12 +20,6 @@ pub(crate) const MAX_WRITE_ATTEMPTS: u32 = 4;
 /// Start of the error message when a write of owner references fails. The location of the object follows.
 pub(crate) const REFERENCE_CHANGE_ACTIVITY: &str = "changing the owner references of";
 
-/// Returns the reference for Events about the object of a sync, and the UID of the object.
-pub(crate) fn event_reference_and_uid(view: &GraphNodeView) -> (InvolvedObject, Uid) {
-    (event_reference(&view.identity, &view.kind), view.identity.uid.clone())
-}
-
-/// Returns the reference for Events about an object.
 pub(crate) fn event_reference(identity: &Identity, kind: &Kind) -> InvolvedObject {
     InvolvedObject {
         api_version: kind.api_version.clone(),
@@ -40,7 +31,6 @@ pub(crate) fn event_reference(identity: &Identity, kind: &Kind) -> InvolvedObjec
     }
 }
 
-/// An object and its location in the API.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectLocation {
     pub(crate) resource: Resource,
@@ -49,7 +39,6 @@ pub(crate) struct ObjectLocation {
     pub(crate) uid: Uid,
 }
 
-/// Result of a live read of an object.
 pub(crate) enum LiveReadResult {
     /// The object is assumed to be as expected, because a forecast (a sync without requests) reads nothing.
     AsExpected,
@@ -64,21 +53,21 @@ impl ObjectLocation {
         Self { resource, namespace: namespace.clone(), name: Arc::clone(name), uid: uid.clone() }
     }
 
-    /// Returns whether an object can have this name. The API server does not validate the names in owner references.
+    /// Whether an object can have this name. The API server does not validate the names in owner references.
     pub(crate) fn can_exist(&self) -> bool {
         is_valid_object_name(&self.name)
     }
 
     /// Reads the live metadata of the object. Sends no request if no object can have the name.
-    pub(crate) async fn read_live<N: MemoryNote>(
+    pub(crate) async fn read_live<C: Sync>(
         &self,
         why: &'static str,
-        io: Io<'_, N>,
+        io: Io<'_, C>,
     ) -> Result<LiveReadResult, SyncError> {
         if !self.can_exist() {
             return Ok(LiveReadResult::Absent);
         }
-        let request = Request::get_metadata(self.resource, &self.namespace, &self.name);
+        let request = Request::get_metadata(self.resource.clone(), &self.namespace, &self.name);
         match io.send_and_decode::<PartialObject>(request.with_reason(why)).await {
             Ok(None) => Ok(LiveReadResult::AsExpected),
             Ok(Some(PartialObject { metadata })) if metadata.uid == self.uid => Ok(LiveReadResult::Existing(metadata)),
@@ -92,13 +81,8 @@ impl ObjectLocation {
     }
 
     /// Builds a PATCH request for the object. Without a precondition, the patch applies to any version of the object.
-    pub(crate) fn build_patch_request(
-        &self,
-        kind: api::PatchFormat,
-        precondition: Option<Precondition>,
-        body: RequestBody,
-    ) -> Request {
-        Request { precondition, ..Request::patch(self.resource, &self.meta(), kind, body) }
+    pub(crate) fn patch(&self, format: PatchFormat, precondition: Option<Precondition>, body: RequestBody) -> Request {
+        Request::patch(self.resource.clone(), &self.meta(), format, body).with_precondition(precondition)
     }
 
     pub(crate) fn meta(&self) -> Meta {
@@ -120,33 +104,32 @@ impl ObjectLocation {
 
     /// Returns the error for an object that changed before each of [`MAX_WRITE_ATTEMPTS`] attempts to write it.
     pub(crate) fn conflict_error(&self) -> SyncError {
-        SyncError::new("changing", format!("{} changed before each attempt to write it", self.describe()))
+        SyncError::new(SyncErrorClass::Changing, format!("{} changed before each attempt to write it", self.describe()))
     }
 }
 
 /// Records an Event on the object of the sync if the server denied a change of owner references. The change is denied until
 /// a right is granted, or a policy or a webhook is changed.
-pub(crate) fn report_denied_reference_change<N: MemoryNote>(failed: &SyncError, io: Io<'_, N>) {
-    if failed.is_denied() {
-        io.record_event(EventType::Warning, "FailedUpdate", format!("Error: {failed}"));
+pub(crate) fn report_denied_reference_change<C: Sync>(error: &SyncError, io: Io<'_, C>) {
+    if error.is_denied() {
+        io.record_event(EventType::Warning, "FailedUpdate", format!("Error: {error}"));
     }
 }
 
-/// Returns the error for a kind that no resource serves.
 pub(crate) fn unserved_kind_error(kind: &Kind) -> SyncError {
-    SyncError::new("unserved", format!("kind {} of {} is not served", kind.kind, kind.api_version))
+    SyncError::new(SyncErrorClass::Unserved, format!("kind {} of {} is not served", kind.kind, kind.api_version))
 }
 
-/// Returns whether the server answered that no object has this name.
+/// Whether the server answered that no object has this name.
 ///
 /// The server also answers 404 for a path that it does not serve, for example while a CustomResourceDefinition is added or
 /// removed.
 pub(crate) fn is_object_absent(refusal: &Refusal) -> bool {
-    matches!(&refusal.error, api::Error::Status(status)
+    matches!(&*refusal.error, api::Error::Status(status)
         if status.reason == "NotFound" && !status.message.starts_with("the server could not find the requested resource"))
 }
 
-/// Returns whether the server answered 415, because it does not accept the format of the patch.
+/// Whether the server answered 415, because it does not accept the format of the patch.
 pub(crate) fn is_unsupported_patch(refusal: &Refusal) -> bool {
-    matches!(&refusal.error, api::Error::Status(status) if status.code == 415)
+    matches!(&*refusal.error, api::Error::Status(status) if status.code == 415)
 }

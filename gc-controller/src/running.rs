@@ -2,20 +2,16 @@
 
 use std::sync::Arc;
 
-use common::{
-    meta::Uid,
-    runtime::{LoopPair, RunningLoop},
-};
+use common::{informer::SinkInformer, prelude::*, runtime::LoopGroup};
 use futures::future::{self, BoxFuture};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::{collection::CollectorState, monitors::Monitors};
+use crate::{ENABLE_GARBAGE_COLLECTOR, GARBAGE_COLLECTOR, graph_sink::GraphSink, monitors::Monitors};
 
 /// The loops for deletions and for orphaning, with diagnostics of the graph and the monitors.
 pub(crate) struct RunningCollector {
-    pub(crate) loops: LoopPair,
-    pub(crate) collector_state: Arc<CollectorState>,
+    pub(crate) loops: LoopGroup,
     pub(crate) monitors: Arc<Monitors>,
     /// The tasks of discovery and of the take-over.
     pub(crate) _tasks: JoinSet<()>,
@@ -35,26 +31,29 @@ impl RunningLoop for RunningCollector {
     }
 
     fn debug_cache(&self) -> Value {
-        let caches: Vec<Value> = self.monitors.monitor_states().into_iter().map(|(resource, objects, version, state)| {
+        let cache = |informer: &Arc<SinkInformer<GraphSink>>| {
+            let (resource, objects, version) = (informer.resource(), informer.len(), informer.version());
+            let state = informer.informer_status();
             json!({"resource": resource.to_string(), "objects": objects, "version": version.to_string(), "state": state})
-        }).collect();
-        let graph = self.collector_state.graph.lock();
+        };
+        let caches: Vec<Value> = self.monitors.informers.lock().informers().map(cache).collect();
+        let graph = self.monitors.collector_state.graph.lock();
         let (nodes, unseen) = (graph.len(), graph.virtual_node_count());
-        json!({"name": crate::GARBAGE_COLLECTOR.name, "nodes": nodes, "virtual": unseen, "caches": caches})
+        json!({"name": GARBAGE_COLLECTOR.name, "nodes": nodes, "virtual": unseen, "caches": caches})
     }
 
     fn debug_graph(&self, around: &[String]) -> Option<String> {
         let around: Vec<Uid> = around.iter().map(|uid| Uid::new(uid)).collect();
-        Some(self.collector_state.graph.lock().to_dot(&around))
+        Some(self.monitors.collector_state.graph.lock().to_dot(&around))
     }
 
     fn explain(&self, key: Option<&str>) -> Value {
         let mut out = self.loops.explain(key);
         if key.is_none() {
-            let failing = self.monitors.failing_resources().into_iter();
+            let failing = self.monitors.informers.lock().failing_resources().into_iter();
             let failing = failing.map(|(resource, error)| (resource.to_string(), json!(error)));
             out["failingResources"] = Value::Object(failing.collect());
-            out["parked"] = self.collector_state.parked_objects.explain();
+            out["parked"] = self.monitors.collector_state.parked_objects.explain();
         }
         out
     }
@@ -73,22 +72,18 @@ impl RunningLoop for DisabledCollector {
     }
 
     fn debug_queue(&self) -> Value {
-        disabled_state()
+        self.explain(None)
     }
 
     fn debug_cache(&self) -> Value {
-        disabled_state()
+        self.explain(None)
     }
 
     fn explain(&self, _key: Option<&str>) -> Value {
-        disabled_state()
+        json!({"name": GARBAGE_COLLECTOR.name, "off": format!("--{}=false", ENABLE_GARBAGE_COLLECTOR.name)})
     }
 
     fn shutdown(&self) -> BoxFuture<'_, ()> {
         Box::pin(future::ready(()))
     }
-}
-
-fn disabled_state() -> Value {
-    json!({"name": crate::GARBAGE_COLLECTOR.name, "off": format!("--{}=false", crate::ENABLE_GARBAGE_COLLECTOR.name)})
 }

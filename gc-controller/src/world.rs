@@ -2,23 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use common::{
-    meta::{Meta, ResourceVersion, Uid},
-    object::Resource,
-};
-use jiff::Timestamp;
+use common::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    collector::snapshot::{KindState, OwnerWithState, Snapshot},
+    collector::decide::{KindState, OwnerWithState, Snapshot},
     graph::{Graph, GraphNode, GraphNodeView, Identity, MonitorId, OwnerState, Work},
 };
 
 /// Resource of ConfigMaps, the default kind of test objects.
-pub(crate) const CONFIG_MAPS: Resource =
-    Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", is_namespaced: true };
+pub(crate) const CONFIG_MAPS: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
 
-/// A graph, and the work that followed from its last changes.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) graph: Graph,
@@ -72,9 +66,7 @@ impl TestObject {
     pub(crate) fn owner_as(mut self, kind: &str, name: &str, uid: &str, blocks: bool) -> Self {
         let reference =
             json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": uid, "blockOwnerDeletion": blocks});
-        if let Some(list) = self.meta["ownerReferences"].as_array_mut() {
-            list.push(reference);
-        }
+        self.meta["ownerReferences"].as_array_mut().unwrap().push(reference);
         self
     }
 
@@ -83,7 +75,6 @@ impl TestObject {
         self
     }
 
-    /// Makes the object terminating, with this finalizer.
     pub(crate) fn terminating_with_finalizer(mut self, finalizer: &str) -> Self {
         self.meta["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
         self.meta["finalizers"] = json!([finalizer]);
@@ -98,15 +89,9 @@ impl TestObject {
 impl World {
     /// Returns the monitor of a kind, and registers a new one if necessary.
     pub(crate) fn monitor(&mut self, kind: &str) -> MonitorId {
-        if let Some(source) = self.sources.get(kind) {
-            return *source;
-        }
-        let source = self.graph.add_monitor("v1", kind);
-        self.sources.insert(kind.to_owned(), source);
-        source
+        *self.sources.entry(kind.to_owned()).or_insert_with(|| self.graph.add_monitor("v1", kind))
     }
 
-    /// Returns the metadata of the object with the next version.
     pub(crate) fn next_meta(&mut self, thing: &TestObject) -> Meta {
         self.version += 1;
         Meta { resource_version: ResourceVersion::parse(&self.version.to_string()), ..thing.meta() }
@@ -158,7 +143,6 @@ impl World {
         self.take_work()
     }
 
-    /// Returns the work of the last change as texts.
     pub(crate) fn take_work(&mut self) -> Vec<String> {
         let text = |work: Work| match work {
             Work::CheckOwners(uid) => format!("judge {uid}"),
@@ -193,20 +177,14 @@ pub(crate) fn node_view_of_c(things: &[TestObject]) -> GraphNodeView {
 }
 
 /// Returns the first owner in `view`, with this state of its kind and this state in the graph.
-pub(crate) fn first_owner(view: &GraphNodeView, kind: KindState, state: OwnerState) -> OwnerWithState {
-    OwnerWithState {
-        reference: view.owner_references[0].clone(),
-        kind_state: kind,
-        resource: Some(CONFIG_MAPS),
-        state_in_graph: state,
-    }
+pub(crate) fn first_owner(view: &GraphNodeView, kind_state: KindState, state_in_graph: OwnerState) -> OwnerWithState {
+    let reference = view.owner_references[0].clone();
+    OwnerWithState { reference, kind_state, resource: Some(CONFIG_MAPS), state_in_graph }
 }
 
 /// Returns a snapshot in which the object has these owners and all monitors are synced.
 pub(crate) fn synced_snapshot(view: GraphNodeView, owners: Vec<OwnerWithState>) -> Snapshot {
-    let now = Timestamp::UNIX_EPOCH;
     Snapshot {
-        now,
         graph_node: view,
         resource: Some(CONFIG_MAPS),
         is_kind_unsynced: false,

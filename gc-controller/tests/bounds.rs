@@ -15,9 +15,10 @@ use common::{
 use gc_controller::{
     collector::{
         Collector,
-        decide::{CollectionDecision, OwnerLookupResult, decide, decide_by_owners},
-        plan::{Plan, PropagationPolicy},
-        snapshot::{KindState, OwnerWithState, Snapshot},
+        decide::{
+            CollectionDecision, KindState, OwnerLookupResult, OwnerWithState, Plan, PropagationPolicy, Snapshot,
+            decide, decide_by_owners,
+        },
     },
     graph::{Graph, MonitorId, OwnerState, Work},
 };
@@ -34,8 +35,7 @@ const BASE: usize = 1 << 20;
 /// Bytes that may be allocated for each byte of references: for the graph, a view and a decision together.
 const FACTOR: usize = 16;
 
-const MAPS: Resource =
-    Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", is_namespaced: true };
+const MAPS: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
 
 /// Serializes the tests, because the memory limit applies to the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -79,15 +79,7 @@ fn snapshot(graph: &mut Graph) -> Snapshot {
         state_in_graph: *state,
     };
     let owners = std::mem::take(&mut view.owner_references).into_iter().zip(&view.owner_states).map(owner).collect();
-    let now = jiff::Timestamp::UNIX_EPOCH;
-    Snapshot {
-        now,
-        graph_node: view,
-        resource: Some(MAPS),
-        is_kind_unsynced: false,
-        owners,
-        unsynced_resources: Vec::new(),
-    }
+    Snapshot { graph_node: view, resource: Some(MAPS), is_kind_unsynced: false, owners, unsynced_resources: Vec::new() }
 }
 
 /// Applies these states of one object in order, and decides after each. Returns for each state the number of enqueued keys and
@@ -99,7 +91,7 @@ fn judge(graph: &mut Graph, source: MonitorId, states: &[Meta]) -> Vec<(usize, u
         graph.apply_object(source, state, &mut work);
         let snapshot = snapshot(graph);
         let plan = decide(&snapshot);
-        let explanation = Decision::<Collector>::with_forecast(&snapshot, snapshot.now).explain();
+        let explanation = Decision::<Collector>::with_forecast(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
         if let Plan::LookUpOwners { uncertain_owner_count: uncertain } = plan {
             assert!(uncertain <= state.owners.len());
         }

@@ -7,7 +7,7 @@ pub mod memory;
 pub mod plan;
 pub mod snapshot;
 
-mod act;
+pub(crate) mod act;
 mod gangs;
 pub(crate) mod observe;
 mod watch;
@@ -15,32 +15,24 @@ mod watch;
 use std::sync::Arc;
 
 use common::{
-    consistency::Ledger,
-    controller::{Controller, Observation},
-    events::InvolvedObject,
-    informer::{AnyInformer, Informer, SharedInformer, handler_from_method},
-    io::{Io, Requeue, SyncError},
-    map::HashSet,
-    meta::{NamespacedName, Uid},
+    consistency::STALE_CACHE_RECHECK_INTERVAL,
     pod_creation_pauses::PodCreationPauses,
-    queue::{Priority, Queue},
-    runtime::LoopContext,
+    prelude::*,
     settings::{EXPECTATIONS_TIMEOUT, OperatorSettings},
-    store::Store,
 };
 use jiff::Timestamp;
 
 use self::{
-    act::Note,
+    act::finalizers::remove_finalizers,
     gangs::GangCaches,
     memory::JobMemoryByUid,
-    plan::Plan,
-    snapshot::{DecisionSettings, SchedulingObjects, Snapshot},
+    plan::{Plan, SkipReason},
+    snapshot::{DecisionSettings, FailureRecord, Snapshot},
     watch::EventHandlers,
 };
 use crate::{
     metrics::JobMetrics,
-    objects::{CachedPod, JOBS, Job},
+    objects::{JOBS, Job},
     options::{
         JOB_SYNC_BATCH_PERIOD, MAX_PODS_PER_SYNC, MAX_UNCOUNTED_PODS, MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS,
         POD_FAILURE_BACKOFF, POD_FAILURE_BACKOFF_MAX, STALE_CONTROLLER_CONSISTENCY_JOB, WORKLOAD_WITH_JOB,
@@ -50,59 +42,47 @@ use crate::{
 
 /// The controller that creates, deletes and counts the Pods of Jobs.
 pub struct JobController {
-    queue: Queue<NamespacedName>,
-    orphans: Queue<OrphanKey>,
-    pub(crate) job_informer: Arc<SharedInformer<Job>>,
-    pub(crate) pod_informer: Informer<CachedPod>,
-    pub(crate) ledger: Ledger,
+    pub(crate) watch: Arc<EventHandlers>,
     gangs: Option<GangCaches>,
     pub(crate) memory: JobMemoryByUid,
     pub(crate) pod_creation_pauses: PodCreationPauses,
-    metrics: JobMetrics,
-    limits: DecisionSettings,
-    reads_own_writes: bool,
+    decision_settings: DecisionSettings,
+    wait_policy: WaitPolicy,
 }
 
 impl JobController {
-    /// Builds the controller and registers its event handlers, which add keys to `queue` and `orphans`.
-    pub fn new(context: LoopContext, queue: Queue<NamespacedName>, orphans: Queue<OrphanKey>) -> Self {
-        let settings = Arc::clone(&context.settings);
-        let ledger = context.new_ledger();
-        let (memory, metrics) = (JobMemoryByUid::default(), JobMetrics::new(&context.metrics));
-        let pauses = PodCreationPauses::new(context.clock.clone(), settings.tuned_duration(&EXPECTATIONS_TIMEOUT));
-        let limits = limits(&settings);
-        let jobs = context.shared_informer::<Job>();
-        let pods: Arc<Store<CachedPod>> = Arc::default();
+    /// Builds the controller and registers its event handlers, which add keys to both queues.
+    pub fn new(context: LoopContext, job_queue: Queue<NamespacedName>, orphan_queue: Queue<OrphanKey>) -> Self {
+        let settings = &*context.settings;
+        let decision_settings = decision_settings(settings);
+        let job_informer = context.shared_informer::<Job>();
         let watch = Arc::new(EventHandlers {
-            job_queue: queue.clone(),
-            orphan_queue: orphans.clone(),
-            job_store: Arc::clone(jobs.store()),
-            pod_store: Arc::clone(&pods),
-            memory: memory.clone(),
-            metrics: metrics.clone(),
-            sync_batch_period: limits.sync_batch_period,
+            job_queue,
+            orphan_queue,
+            job_store: Arc::clone(job_informer.store()),
+            pod_store: Arc::default(),
+            ledger: context.ledger(),
+            metrics: JobMetrics::new(&context.metrics),
+            sync_batch_period: decision_settings.sync_batch_period,
         });
-        jobs.add_handler(handler_from_method(&watch, EventHandlers::on_job));
-        let gangs = settings.is_feature_gate_on(&WORKLOAD_WITH_JOB).then(|| GangCaches::start(&context, &watch));
-        let pods = context.start_informer(pods, handler_from_method(&watch, EventHandlers::on_pod));
-        let reads_own_writes = settings.waits_for_own_writes(&STALE_CONTROLLER_CONSISTENCY_JOB);
+        job_informer.add_handler(handler_from_method(&watch, EventHandlers::on_job));
+        let uses_gangs = settings.is_feature_gate_on(&WORKLOAD_WITH_JOB);
+        let gangs = uses_gangs.then(|| GangCaches::start(&context, &watch));
+        context.start_informer(Arc::clone(&watch.pod_store), handler_from_method(&watch, EventHandlers::on_pod));
+        let waits_for_versions = settings.waits_for_own_writes(&STALE_CONTROLLER_CONSISTENCY_JOB);
+        let pause_timeout = settings.tuned_duration(&EXPECTATIONS_TIMEOUT);
         Self {
-            queue,
-            orphans,
-            job_informer: jobs,
-            pod_informer: pods,
-            ledger,
+            watch,
             gangs,
-            memory,
-            pod_creation_pauses: pauses,
-            metrics,
-            limits,
-            reads_own_writes,
+            memory: JobMemoryByUid::default(),
+            pod_creation_pauses: PodCreationPauses::new(context.clock.clone(), pause_timeout),
+            decision_settings,
+            wait_policy: if waits_for_versions { WaitPolicy::WrittenVersions } else { WaitPolicy::ConflictsOnly },
         }
     }
 }
 
-fn limits(settings: &OperatorSettings) -> DecisionSettings {
+fn decision_settings(settings: &OperatorSettings) -> DecisionSettings {
     DecisionSettings {
         max_uncounted_pods: settings.tuned_nonzero_count(&MAX_UNCOUNTED_PODS),
         max_pods_per_sync: settings.tuned_nonzero_count(&MAX_PODS_PER_SYNC),
@@ -113,112 +93,121 @@ fn limits(settings: &OperatorSettings) -> DecisionSettings {
     }
 }
 
+/// The beginning of an error message about a finalizer that was not removed; the namespace and name of the Pod follow.
+const REMOVING_FINALIZER: &str = "removing the finalizer of pod";
+
 impl Controller for JobController {
     type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = Note;
 
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("job_controller_stale_sync_skips_total");
 
-    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
-        self.observe(key, now)
+    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Snapshot, NoSnapshot> {
+        let child_pod_uids = |uid: &Uid| self.child_pod_uids(&key.namespace, uid);
+        let EventHandlers { job_store, pod_store, ledger, .. } = &*self.watch;
+        let (job, pending_writes) = ledger.read(job_store, key, self.wait_policy, child_pod_uids)?;
+        let uid = &job.metadata.uid;
+        let mut snapshot = Snapshot {
+            owner: Owner::new(JOBS, &job.metadata),
+            job: Arc::clone(&job),
+            pod_claims: DependentClaims::default(),
+            unselected_pods: Vec::new(),
+            pod_uids_with_removed_finalizer: Arc::default(),
+            pod_finish_first_seen_at: Arc::default(),
+            failure_record: FailureRecord::default(),
+            scheduling_objects: None,
+            pod_creation_pause: None,
+            pending_writes: None,
+            decision_settings: self.decision_settings,
+            now,
+        };
+        if job.is_finished() || job.managed_by.is_some() {
+            return Ok(snapshot);
+        }
+        let memory = self.memory.job_memory(uid);
+        if memory.has_written_job_end {
+            let why = "the cache does not show yet that the Job has finished";
+            return Err(NoSnapshot::waiting_because(why, STALE_CACHE_RECHECK_INTERVAL));
+        }
+        let owned_pods = pod_store.list_by_index(ByController, &IndexValue::for_controller(&job.metadata))?;
+        let first_seen_at = observe::finish_times_first_seen(memory.pod_finish_first_seen_at, &owned_pods, now);
+        let removed = observe::removals_not_cached(memory.pod_uids_with_removed_finalizer, &owned_pods);
+        let reconstruct = || observe::reconstruct_failures(&job, &owned_pods, &first_seen_at);
+        snapshot.failure_record = memory.failure_record.unwrap_or_else(reconstruct);
+        snapshot.pod_uids_with_removed_finalizer = removed;
+        snapshot.pod_finish_first_seen_at = first_seen_at;
+        snapshot.scheduling_objects = self.gangs.as_ref().map(|gangs| gangs.scheduling_objects(&job)).transpose()?;
+        snapshot.pod_creation_pause = self.pod_creation_pauses.current_pause(uid, job.metadata.generation);
+        snapshot.pending_writes = pending_writes;
+        (snapshot.pod_claims, snapshot.unselected_pods) =
+            observe::claim_pods(&snapshot.owner, &job.selector, owned_pods, self.orphan_pods(&job));
+        Ok(snapshot)
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, SyncError> {
-        act::act(snapshot, plan, io).await
-    }
-
-    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Self>) -> Result<Requeue, SyncError> {
         let Snapshot { job, owner, .. } = snapshot;
-        (InvolvedObject::new(JOBS, &job.metadata), owner.uid.clone())
-    }
+        // These Pods lose their finalizers even if the Job is not synced, for example because its selector is invalid.
+        let why = "the terminating Job does not count this Pod";
+        let pods = plan.uncounted_pods_to_remove_finalizer_from.iter().collect();
+        let finalizer_removal = remove_finalizers(&owner.uid, pods, why, io).await;
+        finalizer_removal.record_denied_removal_event(io);
 
-    fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
-        let Snapshot { job, owner, .. } = snapshot;
-        let (metrics, memory, uid) = (&self.metrics, &self.memory, &owner.uid);
-        match note {
-            Note::InvalidSelector(problem) => {
-                let key = job.metadata.key();
-                tracing::error!(logger = "job", key = %key, err = %problem, "couldn't convert Job selector");
-            }
-            Note::PodsCreated { reason, created, refused, outcome } => {
-                metrics.record_pod_create_requests(reason, created, refused);
-                self.pod_creation_pauses.record(uid, job.metadata.generation, outcome);
-            }
-            Note::StatusWritten(statuses) => metrics.record_counted_pods(job, &statuses[0], &statuses[1]),
-            Note::FailureRecordChanged(record) => {
-                memory.update_job_memory(uid, |remembered| remembered.failure_record = Some(record));
-            }
-            Note::PolicyActionsTaken(actions) => {
-                for (action, pods) in actions {
-                    metrics.record_failure_policy_action(action, pods);
+        let sync_plan = match &plan.sync_plan {
+            Ok(sync_plan) => sync_plan,
+            Err(skip_reason) => {
+                match skip_reason {
+                    SkipReason::Finished | SkipReason::ManagedExternally(_) => {}
+                    SkipReason::UnknownCompletionMode => {
+                        let message = "Skipped Job sync because completion mode is unknown";
+                        io.record_event(EventType::Warning, "UnknownCompletionMode", message);
+                    }
+                    SkipReason::InvalidSelector(problem) => io.update_memory(|_| {
+                        let key = job.metadata.key();
+                        tracing::error!(logger = "job", key = %key, err = %problem, "couldn't convert Job selector");
+                    }),
                 }
+                return finalizer_removal.first_error(REMOVING_FINALIZER).map_or(Ok(Requeue::AfterPlannedDelay), Err);
             }
-            Note::RemovingFinalizers(pods) => memory.record_finalizer_removal(uid, pods),
-            Note::FinalizersNotRemoved(pods) => memory.revert_finalizer_removal(uid, &pods),
-            Note::JobFinished(end) => {
-                memory.update_job_memory(uid, |remembered| remembered.has_written_job_end = true);
-                metrics.record_finished_job(job, &end);
-            }
-            Note::SyncFinished { is_ok, action, elapsed: took } => metrics.record_sync(job, is_ok, action, took),
-        }
+        };
+        // The value of the metric label `action` if the sync fails before it creates or deletes Pods.
+        let mut action = "reconciling";
+        let outcome = act::sync(snapshot, sync_plan, &finalizer_removal, &mut action, io).await;
+        let elapsed = io.now().duration_since(snapshot.now);
+        io.update_memory(|controller| controller.watch.metrics.record_sync(job, outcome.is_ok(), action, elapsed));
+        outcome
     }
 
-    fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<SchedulingObjects> {
-        // `None` if a cached Workload or `PodGroup` cannot be decoded.
-        self.gangs.as_ref()?.scheduling_objects(&snapshot.job).ok()
-    }
-
-    fn record_plan(&self, snapshot: &Snapshot, plan: &Plan) {
-        let owner = &snapshot.owner;
-        self.record_awaited_write(&owner.namespace, &owner.uid);
-        if plan.sync_plan.is_ok() {
-            self.memory.store_per_pod_memory(
-                &owner.uid,
-                &snapshot.pod_uids_with_removed_finalizer,
-                &snapshot.pod_finish_first_seen_at,
-            );
-        }
-    }
-
-    fn on_waiting(&self, key: &NamespacedName) {
-        let Some(uid) = self.job_uid(key) else { return };
-        let awaited = self.record_awaited_write(&key.namespace, &uid);
-        // If the cache reached the awaited version before the wait was recorded, no event enqueues the Job.
-        if self.record_awaited_write(&key.namespace, &uid) != awaited
-            || (awaited.is_none() && !self.memory.job_memory(&uid).has_written_job_end)
-        {
-            self.queue.add(key.clone(), Priority::Normal);
-        }
-    }
-
-    /// Enqueues a finished or deleted Job for the orphan loop, which also drops the state that this sync stored in memory.
-    fn after_sync(&self, snapshot: &Snapshot) {
-        let meta = &snapshot.job.metadata;
-        let lives = |job: &Job| job.metadata.uid == meta.uid && !job.is_finished();
-        let lives =
-            self.job_informer.store().get(&meta.namespace, &meta.name).map(|job| job.is_some_and(|job| lives(&job)));
-        if matches!(lives, Ok(false)) {
-            self.orphans.add(OrphanKey::for_job(&meta.namespace, &meta.name, &meta.uid), Priority::Normal);
-        }
+    fn object(snapshot: &Snapshot) -> InvolvedObject {
+        InvolvedObject::new(JOBS, &snapshot.job.metadata)
     }
 
     fn child_uids(&self, snapshot: &Snapshot) -> HashSet<Uid> {
         self.child_pod_uids(&snapshot.owner.namespace, &snapshot.owner.uid)
     }
 
-    fn ledger(&self) -> Option<&Ledger> {
-        Some(&self.ledger)
+    fn record_plan(&self, snapshot: &Snapshot, plan: &Plan) {
+        if plan.sync_plan.is_ok() {
+            self.memory.store_per_pod_memory(
+                &snapshot.owner.uid,
+                &snapshot.pod_uids_with_removed_finalizer,
+                &snapshot.pod_finish_first_seen_at,
+            );
+        }
     }
 
-    fn informers(&self) -> Vec<&dyn AnyInformer> {
-        let mut all: Vec<&dyn AnyInformer> = vec![self.job_informer.informer(), &self.pod_informer];
-        all.extend(self.gangs.iter().flat_map(GangCaches::informers));
-        all
+    /// Enqueues a finished or deleted Job for the orphan loop, which also drops the state that this sync stored in memory.
+    fn after_sync(&self, snapshot: &Snapshot) {
+        let meta = &snapshot.job.metadata;
+        let is_unfinished = |job: Arc<Job>| job.metadata.uid == meta.uid && !job.is_finished();
+        if let Ok(job) = self.watch.job_store.get(&meta.namespace, &meta.name)
+            && !job.is_some_and(is_unfinished)
+        {
+            self.watch.orphan_queue.add(OrphanKey::for_job(meta), Priority::Normal);
+        }
     }
 }

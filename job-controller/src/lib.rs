@@ -14,16 +14,21 @@
 //! # How it is laid out
 //!
 //! ```text
-//! jobs/     the loop that creates, deletes and counts the Pods of Jobs
-//! orphans/  the loop that removes the finalizer from Pods that no Job counts
-//! ttl/      the loop that deletes finished Jobs after their time to live
+//! jobs.rs     the loop that creates, deletes and counts the Pods of Jobs
+//! orphans.rs  the loop that removes the finalizer from Pods that no Job counts
+//! ttl.rs      the loop that deletes finished Jobs after their time to live
 //! ```
 //!
-//! Each loop consists of the same files:
+//! Each loop has its pure half in `decide.rs`; the parts of the loop for Jobs are files of their own:
 //!
 //! ```text
 //! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► act.rs ──► API server
+//!                                                       ▲                    │
+//!                                                       └───── outcome ◄─────┘
 //! ```
+//!
+//! The plan of a Job assumes that every request succeeds. With the outcome of the requests for Pods, `act` asks a second pure
+//! function for the status: [`jobs::decide::first_status::decide_first_status`]. [`jobs::decide`] lists all steps of a sync.
 //!
 //! # Where it differs from upstream
 //!
@@ -66,19 +71,12 @@ pub mod orphans;
 pub mod ttl;
 
 mod options;
-mod untrack;
 #[cfg(test)]
 mod world;
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    app::ProgramDefinition,
-    controller::Loop,
-    queue::BackoffSettings,
-    runtime::{LoopContext, LoopDefinition, LoopPair, RunningLoop},
-    second_writer::OwnedWrites,
-};
+use common::{app::ProgramDefinition, prelude::*, runtime::LoopGroup, second_writer::OwnedWrites};
 
 pub use options::*;
 
@@ -115,14 +113,13 @@ fn backoff() -> BackoffSettings {
 }
 
 fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
-    let queue = context.new_queue("job", backoff());
-    let orphans = context.new_queue("job_orphan_pod", backoff());
+    let queue = context.new_queue_with_backoff("job", backoff());
+    let orphans = context.new_queue_with_backoff("job_orphan_pod", backoff());
     let workers = context.settings.worker_count(&CONCURRENT_JOB_SYNCS);
     let controller = Arc::new(JobController::new(context.clone(), queue.clone(), orphans.clone()));
     let orphan_controller = Arc::new(OrphanController(Arc::clone(&controller)));
-    Arc::new(LoopPair {
-        main_loop: Loop::start(JOB_LOOP.name, context.clone(), controller, queue, workers),
-        auxiliary_loop: Loop::start("job-orphan-pods", context, orphan_controller, orphans, workers),
-        name: "orphans",
-    })
+    Arc::new(LoopGroup(vec![
+        ("jobs", Loop::start(JOB_LOOP.name, context.clone(), controller, queue, workers)),
+        ("orphans", Loop::start("job-orphan-pods", context, orphan_controller, orphans, workers)),
+    ]))
 }

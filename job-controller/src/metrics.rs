@@ -12,7 +12,7 @@ use crate::{
     objects::{FailurePolicyAction, Job, JobStatus},
 };
 
-/// The maximal number of values of `spec.managedBy` that become label values; further values are counted as `other`.
+/// The maximum number of values of `spec.managedBy` that become label values; further values are counted as `other`.
 const MAX_EXTERNAL_MANAGERS: usize = 32;
 
 /// The metric families of the Job loop. Clones share their values.
@@ -29,38 +29,6 @@ pub struct JobMetrics {
     tracking_removed: Counter,
     external: Counters,
     managers: Arc<Mutex<BTreeSet<String>>>,
-}
-
-/// The value of the metric label `reason` for created Pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PodCreationReason {
-    /// No Pod of the Job has failed or is terminating.
-    New,
-    /// Some Pods of the Job have failed or are terminating.
-    RecreateTerminatingOrFailed,
-    /// Some Pods of the Job have failed, and `spec.podReplacementPolicy` is `Failed`.
-    RecreateFailed,
-}
-
-impl PodCreationReason {
-    /// Returns the reason for new Pods of a Job with these counts of failed and terminating Pods.
-    pub fn for_job(job: &Job, failed: usize, terminating: usize) -> Self {
-        if job.pod_replacement_policy_is_failed && failed > 0 {
-            Self::RecreateFailed
-        } else if failed > 0 || terminating > 0 {
-            Self::RecreateTerminatingOrFailed
-        } else {
-            Self::New
-        }
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::RecreateTerminatingOrFailed => "recreate_terminating_or_failed",
-            Self::RecreateFailed => "recreate_failed",
-        }
-    }
 }
 
 impl JobMetrics {
@@ -141,39 +109,37 @@ impl JobMetrics {
         self.finished.with_label_values(&[job.completion_mode.as_str(), result, &end.reason]).inc();
     }
 
-    /// Counts the Pods and indexes that are in the written status `after` and not in the status `before`.
-    pub fn record_counted_pods(&self, job: &Job, before: &JobStatus, after: &JobStatus) {
+    /// Counts the Pods and indexes that are in the written status `new_status` and not in `old_status`.
+    pub fn record_counted_pods(&self, job: &Job, old_status: &JobStatus, new_status: &JobStatus) {
         let mode = job.completion_mode.as_str();
-        let grown = |before: usize, after: usize| after.saturating_sub(before) as u64;
+        let grown = |old: usize, new: usize| new.saturating_sub(old) as u64;
         let number = |count: i32| usize::try_from(count).unwrap_or(0);
         let succeeded = if job.is_indexed() {
-            let count = |text: &str| CompletionIndexSet::parse(text, job.index_count()).len();
             let limit = if job.backoff_limit_per_index.is_some() { "perIndex" } else { "global" };
-            let indexes = if before.completed_indexes == after.completed_indexes {
-                0
-            } else {
-                grown(count(&before.completed_indexes), count(&after.completed_indexes))
+            let record_indexes = |result: &str, old: &str, new: &str| {
+                let count = |text: &str| CompletionIndexSet::parse(text, job.index_count()).len();
+                let indexes = if old == new { 0 } else { grown(count(old), count(new)) };
+                self.finished_indexes.with_label_values(&[result, limit]).inc_by(indexes);
+                indexes
             };
-            self.finished_indexes.with_label_values(&["succeeded", limit]).inc_by(indexes);
-            if job.backoff_limit_per_index.is_some() && before.failed_indexes != after.failed_indexes {
-                let count = |status: &JobStatus| count(status.failed_indexes.as_deref().unwrap_or_default());
-                self.finished_indexes.with_label_values(&["failed", limit]).inc_by(grown(count(before), count(after)));
+            if job.backoff_limit_per_index.is_some() && old_status.failed_indexes != new_status.failed_indexes {
+                let failed_indexes = |status: &JobStatus| status.failed_indexes.clone().unwrap_or_default();
+                record_indexes("failed", &failed_indexes(old_status), &failed_indexes(new_status));
             }
-            indexes
+            record_indexes("succeeded", &old_status.completed_indexes, &new_status.completed_indexes)
         } else {
-            grown(number(before.succeeded), number(after.succeeded))
+            grown(number(old_status.succeeded), number(new_status.succeeded))
         };
+        let failed = grown(number(old_status.failed), number(new_status.failed));
         self.pods_finished.with_label_values(&[mode, "succeeded"]).inc_by(succeeded);
-        self.pods_finished
-            .with_label_values(&[mode, "failed"])
-            .inc_by(grown(number(before.failed), number(after.failed)));
+        self.pods_finished.with_label_values(&[mode, "failed"]).inc_by(failed);
     }
 
     /// Adds the counts of succeeded and failed requests to create Pods, with this value of the label `reason`.
-    pub fn record_pod_create_requests(&self, reason: PodCreationReason, succeeded: usize, failed: usize) {
+    pub fn record_pod_create_requests(&self, reason: &str, succeeded: usize, failed: usize) {
         for (status, count) in [("succeeded", succeeded), ("failed", failed)] {
             if count > 0 {
-                self.pods_creation.with_label_values(&[reason.as_str(), status]).inc_by(count as u64);
+                self.pods_creation.with_label_values(&[reason, status]).inc_by(count as u64);
             }
         }
     }

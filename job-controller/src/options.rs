@@ -64,10 +64,10 @@ pub const JOB_SYNC_BATCH_PERIOD: Tunable = Tunable::of_duration(
     Duration::from_secs(1),
     "How long to debounce events of the Pods of a Job before the Job is synced",
 );
-/// The maximal number of terminated Pods that one status lists, 500 by default. Upstream: `MaxUncountedPods`.
+/// The maximum number of terminated Pods that one status lists, 500 by default. Upstream: `MaxUncountedPods`.
 pub const MAX_UNCOUNTED_PODS: Tunable =
     Tunable::of_count("job-max-uncounted-pods", 500, "Maximum number of terminated Pods that one status lists");
-/// The maximal number of Pods that one sync creates or deletes, 500 by default. Upstream: `MaxPodCreateDeletePerSync`.
+/// The maximum number of Pods that one sync creates or deletes, 500 by default. Upstream: `MaxPodCreateDeletePerSync`.
 pub const MAX_PODS_PER_SYNC: Tunable =
     Tunable::of_count("job-max-pods-per-sync", 500, "Maximum number of Pods that one sync creates or deletes");
 /// The settings that this program accepts in `--tune`.

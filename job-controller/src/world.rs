@@ -4,10 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     controller::{Decision, Explanation},
-    map::HashSet,
-    meta::Uid,
     pod_creation_pauses::PodCreationPause,
-    refs::Owner,
+    prelude::*,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -17,8 +15,8 @@ use crate::{
         JobController,
         decide::decide,
         observe::claim_pods,
-        plan::{NewPod, PodToDelete, ScalingDecision, SyncPlan},
-        snapshot::{DecisionSettings, FailureRecord, SharedPod, Snapshot, UnseenWrites},
+        plan::{JobSyncPlan, NewPod, PodToDelete, ScalingDecision},
+        snapshot::{DecisionSettings, FailureRecord, SharedPod, Snapshot},
     },
     objects::{
         JOB_COMPLETION_INDEX_ANNOTATION, JOB_INDEX_FAILURE_COUNT_ANNOTATION,
@@ -128,11 +126,8 @@ impl PodBuilder {
     }
     fn ended(self, phase: &str, code: i32, second: i64) -> Self {
         let terminated = json!({"exitCode": code, "finishedAt": sync_time_plus_seconds(second).to_string()});
-        self.phase(phase).unready().set(
-            "status",
-            "containerStatuses",
-            json!([{"name": "c", "state": {"terminated": terminated}}]),
-        )
+        let statuses = json!([{"name": "c", "state": {"terminated": terminated}}]);
+        self.phase(phase).unready().set("status", "containerStatuses", statuses)
     }
     pub(crate) fn succeeded(self) -> Self {
         self.ended("Succeeded", 0, -5)
@@ -149,12 +144,9 @@ impl PodBuilder {
         self
     }
     pub(crate) fn container_restarts(self, times: i32) -> Self {
+        let regular = json!([{"name": "c", "restartCount": times - 1}]);
         let init = json!([{"name": "i", "restartCount": 1}]);
-        self.set("status", "containerStatuses", json!([{"name": "c", "restartCount": times - 1}])).set(
-            "status",
-            "initContainerStatuses",
-            init,
-        )
+        self.set("status", "containerStatuses", regular).set("status", "initContainerStatuses", init)
     }
     pub(crate) fn deleting(self) -> Self {
         self.deleting_at(-100)
@@ -190,12 +182,16 @@ impl PodBuilder {
 pub(crate) struct SyncFixture {
     pub(crate) job: JobBuilder,
     pub(crate) pods: Vec<PodBuilder>,
-    pub(crate) has_unseen_writes: bool,
+    pub(crate) pending_writes: Option<PendingWrites>,
     pub(crate) pod_creation_pause: Option<PodCreationPause>,
-    pub(crate) has_stale_objects: bool,
     pub(crate) decision_settings: DecisionSettings,
     pub(crate) pod_uids_with_removed_finalizer: Vec<&'static str>,
     pub(crate) failure_record: FailureRecord,
+}
+
+pub(crate) fn pending_writes(stale_resource: Option<Resource>) -> PendingWrites {
+    let description = "2 deleted pods".to_owned();
+    PendingWrites { description, max_wait: Duration::from_secs(9), stale_resource }
 }
 
 impl JobBuilder {
@@ -203,9 +199,8 @@ impl JobBuilder {
         SyncFixture {
             job: self,
             pods: pods.into_iter().collect(),
-            has_unseen_writes: false,
+            pending_writes: None,
             pod_creation_pause: None,
-            has_stale_objects: false,
             decision_settings: default_decision_settings(),
             pod_uids_with_removed_finalizer: Vec::new(),
             failure_record: FailureRecord::default(),
@@ -214,12 +209,12 @@ impl JobBuilder {
 }
 
 impl SyncFixture {
-    pub(crate) fn with_unseen_writes(mut self) -> Self {
-        self.has_unseen_writes = true;
+    pub(crate) fn with_pending_writes(mut self) -> Self {
+        self.pending_writes = Some(pending_writes(None));
         self
     }
     pub(crate) fn with_stale_cache(self) -> Self {
-        Self { has_stale_objects: true, ..self.with_unseen_writes() }
+        Self { pending_writes: Some(pending_writes(Some(JOBS))), ..self }
     }
     pub(crate) fn with_decision_settings(mut self, change: impl FnOnce(&mut DecisionSettings)) -> Self {
         change(&mut self.decision_settings);
@@ -245,24 +240,17 @@ impl SyncFixture {
         let job = Arc::new(self.job.build_job());
         let owner = Owner::new(JOBS, &job.metadata);
         let pods: Vec<SharedPod> = self.pods.iter().map(PodBuilder::build).collect();
-        let why = "2 deleted pods".to_owned();
-        let unseen_writes = UnseenWrites {
-            description: why,
-            max_wait: Duration::from_secs(9),
-            has_stale_objects: self.has_stale_objects,
-        };
-        let (claims, unselected) = claim_pods(&owner, &job.selector, pods, Vec::new());
+        let (pod_claims, unselected_pods) = claim_pods(&owner, &job.selector, pods, Vec::new());
+        let uids_with_removed_finalizer = self.pod_uids_with_removed_finalizer.iter().map(|uid| Uid::new(uid));
         Snapshot {
-            pod_claims: claims,
-            unselected_pods: unselected,
-            pod_uids_with_removed_finalizer: Arc::new(
-                self.pod_uids_with_removed_finalizer.iter().map(|uid| Uid::new(uid)).collect::<HashSet<Uid>>(),
-            ),
+            pod_claims,
+            unselected_pods,
+            pod_uids_with_removed_finalizer: Arc::new(uids_with_removed_finalizer.collect()),
             pod_finish_first_seen_at: Arc::default(),
             failure_record: self.failure_record,
             scheduling_objects: None,
             pod_creation_pause: self.pod_creation_pause,
-            unseen_writes: self.has_unseen_writes.then_some(unseen_writes),
+            pending_writes: self.pending_writes.clone(),
             decision_settings: self.decision_settings,
             now: sync_time_plus_seconds(0),
             owner,
@@ -270,7 +258,7 @@ impl SyncFixture {
         }
     }
     /// Returns the plan of the sync. Panics if the Job is not synced, for example because it has finished.
-    pub(crate) fn plan(&self) -> SyncPlan {
+    pub(crate) fn plan(&self) -> JobSyncPlan {
         decide(&self.snapshot()).sync_plan.unwrap()
     }
     /// Returns the first status that the plan writes.
@@ -279,51 +267,40 @@ impl SyncFixture {
     }
     /// Returns condition type, reason and message of the Job's end; `None` if the Job does not end.
     pub(crate) fn job_end_text(&self) -> Option<String> {
-        let end = self.plan().pod_counts_after_scaling.job_end_to_write?;
+        let end = self.plan().first_status_write.job_end_to_write?;
         Some(format!("{} {}: {}", end.interim_condition_type(), end.reason, end.message))
     }
     /// Returns the names of counted Pods that lose their finalizer.
     pub(crate) fn counted_pod_names_losing_finalizer(&self) -> Vec<String> {
-        let plan = self.plan();
-        plan.first_status_write
-            .pod_positions_to_remove_finalizer_from
-            .iter()
-            .map(|at| plan.pod_summary.pods[*at].pod.meta().name.to_string())
-            .collect()
+        let JobSyncPlan { first_status_write, pod_summary, .. } = self.plan();
+        let name = |position: &usize| pod_summary.pods[*position].pod.meta().name.to_string();
+        first_status_write.pod_positions_to_remove_finalizer_from.iter().map(name).collect()
     }
     /// Returns the names of Pods that lose their finalizer without being counted.
     pub(crate) fn uncounted_pod_names_losing_finalizer(&self) -> Vec<String> {
-        decide(&self.snapshot())
-            .uncounted_pods_to_remove_finalizer_from
-            .iter()
-            .map(|pod| pod.meta().name.to_string())
-            .collect()
+        let plan = decide(&self.snapshot());
+        plan.uncounted_pods_to_remove_finalizer_from.iter().map(|pod| pod.meta().name.to_string()).collect()
     }
     pub(crate) fn creates_or_deletes_pods(&self) -> bool {
-        match self.plan().scaling_decision {
-            ScalingDecision::Create { pods, .. } => !pods.is_empty(),
-            manage => !manage.pods_to_delete().is_empty(),
-        }
+        let scaling_decision = self.plan().scaling_decision;
+        matches!(&scaling_decision, ScalingDecision::Create { pods, .. } if !pods.is_empty())
+            || !scaling_decision.pods_to_delete().is_empty()
     }
     /// Describes what the plan creates or deletes, for example `create 3` or `delete a b`.
     pub(crate) fn describe_scaling(&self) -> String {
         let Ok(plan) = decide(&self.snapshot()).sync_plan else { return "nothing".to_owned() };
-        let name = |at: usize| plan.pod_summary.pods[at].pod.meta().name.to_string();
-        let names = |victims: &[PodToDelete]| {
-            victims.iter().map(|victim| name(victim.pod_position)).collect::<Vec<_>>().join(" ")
-        };
+        let name = |pod: &PodToDelete| format!(" {}", plan.pod_summary.pods[pod.pod_position].pod.meta().name);
+        let names = |pods_to_delete: &[PodToDelete]| pods_to_delete.iter().map(name).collect::<String>();
         match &plan.scaling_decision {
             ScalingDecision::NoChange => "nothing".to_owned(),
             ScalingDecision::NotAllowed(why) => format!("not allowed: {why}"),
             ScalingDecision::CreationPaused(pause) => format!("paused: {:?}", pause.reason),
             ScalingDecision::JobTerminating => "deleting".to_owned(),
             ScalingDecision::NoIndexLeft { missing_pods: missing } => format!("no index for {missing}"),
-            ScalingDecision::DeleteAsFailed(victims) => format!("fail {}", names(victims)).trim().to_owned(),
-            ScalingDecision::DeleteUncounted(victims) => {
-                format!("delete uncounted {}", names(victims)).trim().to_owned()
-            }
-            ScalingDecision::DeleteSuspended(victims) => format!("suspend {}", names(victims)).trim().to_owned(),
-            ScalingDecision::ScaleDown(victims) => format!("delete {}", names(victims)),
+            ScalingDecision::DeleteAsFailed(pods) => format!("fail{}", names(pods)),
+            ScalingDecision::DeleteUncounted(pods) => format!("delete uncounted{}", names(pods)),
+            ScalingDecision::DeleteSuspended(pods) => format!("suspend{}", names(pods)),
+            ScalingDecision::ScaleDown(pods) => format!("delete{}", names(pods)),
             ScalingDecision::PostponeCreate { missing_pods: missing, remaining_backoff: wait } => {
                 format!("wait {}s for {missing}", wait.as_secs_f64())
             }

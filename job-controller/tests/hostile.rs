@@ -7,13 +7,13 @@ use std::{alloc::System, sync::Arc, time::Duration};
 
 use cap::Cap;
 use common::controller::Decision;
-use common::refs::{DependentClaims, Owner};
+use common::prelude::*;
 use jiff::Timestamp;
 use job_controller::{
     jobs::{
         JobController,
         decide::decide,
-        plan::{Plan, ScalingDecision, SyncPlan},
+        plan::{JobSyncPlan, Plan, ScalingDecision},
         snapshot::{DecisionSettings, FailureRecord, SharedPod, Snapshot},
     },
     objects::{JOBS, Job},
@@ -174,7 +174,7 @@ fn snapshot(job: Job, pods: &[Value]) -> Snapshot {
         failure_record: FailureRecord { failure_count_since_success: u32::MAX, last_failure_at: Some(Timestamp::MAX) },
         scheduling_objects: None,
         pod_creation_pause: None,
-        unseen_writes: None,
+        pending_writes: None,
         decision_settings: LIMITS,
         now: "2026-11-21T09:00:00Z".parse().unwrap(),
         job: Arc::new(job),
@@ -197,7 +197,7 @@ fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCase
     drop(limit);
     let total = ALLOCATOR.total_allocated() - total_before;
     let creates = |plan: &Plan| match &plan.sync_plan {
-        Ok(SyncPlan { scaling_decision: ScalingDecision::Create { pods, .. }, .. }) => pods.len(),
+        Ok(JobSyncPlan { scaling_decision: ScalingDecision::Create { pods, .. }, .. }) => pods.len(),
         _ => 0,
     };
     let pods_created = plan.as_ref().map_or(0, |(plan, _)| creates(plan));

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
-use common::{meta::ResourceVersion, store::Store};
+use common::prelude::*;
 use job_controller::objects::{CachedPod, Job};
 use serde_json::json;
 

@@ -2,62 +2,40 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use common::{
-    informer::SharedInformer,
-    intern::Text,
-    runtime::LoopContext,
-    store::{IndexValue, Store},
-};
+use common::prelude::*;
 
 use crate::objects::{CachedPod, Node, PodsByNode, TerminatingPodsByNode};
 
-/// The informers of Nodes and Pods, which all loops of this process share.
+/// The caches of Nodes and Pods. Every read of Pods uses an index, so no read scans all Pods. Clones share the caches.
+#[derive(Clone)]
 pub(crate) struct Caches {
-    pub(crate) node_informer: SharedInformer<Node>,
-    pub(crate) pod_informer: SharedInformer<CachedPod>,
+    pub(crate) node_store: Arc<Store<Node>>,
+    pub(crate) pod_store: Arc<Store<CachedPod>>,
 }
 
 impl Caches {
-    /// Returns the caches of this process; the first call starts their watches.
-    pub(crate) fn get_or_start(context: &LoopContext) -> Arc<Self> {
-        context.shared_values.get_or_insert_with(|| Self {
-            node_informer: SharedInformer::start(context.api.clone(), context.long_lived_cache_config()),
-            pod_informer: SharedInformer::start(context.api.clone(), context.long_lived_cache_config()),
-        })
+    pub(crate) fn new(node_informer: &SharedInformer<Node>, pod_informer: &SharedInformer<CachedPod>) -> Self {
+        Self { node_store: Arc::clone(node_informer.store()), pod_store: Arc::clone(pod_informer.store()) }
     }
 
-    /// Borrows the stores of both caches; no object is copied.
-    pub(crate) fn cache_view(&self) -> CacheView<'_> {
-        CacheView { node_store: self.node_informer.store(), pod_store: self.pod_informer.store() }
-    }
-}
-
-/// Read access to the caches of Nodes and Pods. Every read of Pods uses an index, so no read scans all Pods.
-#[derive(Clone, Copy)]
-pub(crate) struct CacheView<'a> {
-    pub(crate) node_store: &'a Store<Node>,
-    pub(crate) pod_store: &'a Store<CachedPod>,
-}
-
-impl CacheView<'_> {
     /// Returns the cached node with this name; `None` if the node does not exist or cannot be decoded.
     pub(crate) fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.node_store.get_decoded("", name)
     }
 
-    /// Whether a node with this name exists, even if it cannot be decoded.
-    fn has_node(&self, name: &str) -> bool {
-        self.node_store.with_metadata("", name, |_| ()).is_some()
+    /// Returns the cached Pod with this key; `None` if the Pod does not exist or cannot be decoded.
+    pub(crate) fn pod(&self, key: &NamespacedName) -> Option<Arc<CachedPod>> {
+        self.pod_store.get_decoded(&key.namespace, &key.name)
     }
 
-    /// Returns the Pods that are assigned to a node.
     pub(crate) fn pods_on_node(&self, node: &str) -> Vec<Arc<CachedPod>> {
         self.pod_store.list_decoded_by_index(PodsByNode, &IndexValue::Text(Text::new(node)))
     }
 
-    /// Returns the names of nodes that do not exist although Pods are assigned to them.
+    /// Returns the names of nodes that do not exist although Pods are assigned to them. A node that cannot be decoded exists.
     pub(crate) fn names_of_missing_nodes(&self) -> BTreeSet<Text> {
-        text_values(self.pod_store.index_values(PodsByNode)).filter(|node| !self.has_node(node)).collect()
+        let is_missing = |node: &Text| self.node_store.with_metadata("", node, |_| ()).is_none();
+        text_values(self.pod_store.index_values(PodsByNode)).filter(is_missing).collect()
     }
 
     /// Returns the names of the nodes of terminating Pods, and an empty name if one of the Pods has no node.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use common::intern::Text;
+use common::prelude::Text;
 
 /// State of a zone, computed from the share of nodes that are not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl ZoneState {
     }
 }
 
-/// Counts of the nodes in a zone. Nodes with the label `node.kubernetes.io/exclude-disruption` are not counted.
+/// Numbers of nodes in a zone. Nodes with the label `node.kubernetes.io/exclude-disruption` are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeCounts {
     /// Nodes with the condition `Ready` `True`, except nodes for which a write of the condition `Unknown` failed.
@@ -41,7 +41,7 @@ pub(crate) struct NodeCounts {
 }
 
 impl NodeCounts {
-    /// Returns the count of all nodes except those with the label `node.kubernetes.io/exclude-disruption`.
+    /// Returns the number of all nodes except those with the label `node.kubernetes.io/exclude-disruption`.
     pub(crate) fn total(self) -> usize {
         self.ready + self.not_ready
     }
@@ -52,7 +52,7 @@ impl NodeCounts {
 pub(crate) struct ZoneSettings {
     /// A zone is partially disrupted if at least this share of its nodes, between 0 and 1, is not ready.
     pub(crate) unhealthy_zone_threshold: f32,
-    /// Node count above which a zone is large. In a smaller zone that is partially disrupted, no node is tainted.
+    /// Number of nodes above which a zone is large. In a smaller zone that is partially disrupted, no node is tainted.
     pub(crate) large_zone_threshold: i64,
     /// Nodes to taint per second in a zone that is not partially disrupted.
     pub(crate) eviction_rate: f32,
@@ -75,13 +75,10 @@ impl ZoneSettings {
 
     /// Returns the tainting rate of a zone in this state, in nodes per second.
     pub(crate) fn tainting_rate(&self, state: ZoneState, count: NodeCounts) -> f32 {
+        let is_large = i64::try_from(count.total()).unwrap_or(i64::MAX) > self.large_zone_threshold;
         match state {
             ZoneState::Initial | ZoneState::Normal | ZoneState::FullDisruption => self.eviction_rate,
-            ZoneState::PartialDisruption
-                if i64::try_from(count.total()).unwrap_or(i64::MAX) > self.large_zone_threshold =>
-            {
-                self.secondary_eviction_rate
-            }
+            ZoneState::PartialDisruption if is_large => self.secondary_eviction_rate,
             ZoneState::PartialDisruption => 0.0,
         }
     }
@@ -130,13 +127,12 @@ pub(crate) struct ZoneStatus {
 pub(crate) fn zone_changes_and_cluster_disruption(
     zones: &BTreeMap<Text, ZoneStatus>,
     was_total: bool,
-    limits: &ZoneSettings,
+    settings: &ZoneSettings,
 ) -> (BTreeMap<Text, ZoneStateChange>, ClusterDisruption) {
     let counted = || zones.iter().filter(|(_, zone)| zone.node_counts.total() > 0);
-    let is_total = counted().all(|(_, zone)| limits.state_for_counts(zone.node_counts) == ZoneState::FullDisruption);
-    if counted().next().is_none() {
-        return (BTreeMap::new(), if was_total { ClusterDisruption::TotalLasts } else { ClusterDisruption::NotTotal });
-    }
+    let is_full =
+        |(_, zone): (&Text, &ZoneStatus)| settings.state_for_counts(zone.node_counts) == ZoneState::FullDisruption;
+    let is_total = if counted().next().is_none() { was_total } else { counted().all(is_full) };
     let disruption = match (was_total, is_total) {
         (false, false) => ClusterDisruption::NotTotal,
         (false, true) => ClusterDisruption::TotalBegins,
@@ -144,8 +140,8 @@ pub(crate) fn zone_changes_and_cluster_disruption(
         (true, false) => ClusterDisruption::TotalEnds,
     };
     let change = |(name, zone): (&Text, &ZoneStatus)| {
-        let state = limits.state_for_counts(zone.node_counts);
-        let rate = if is_total { 0.0 } else { limits.tainting_rate(state, zone.node_counts) };
+        let state = settings.state_for_counts(zone.node_counts);
+        let rate = if is_total { 0.0 } else { settings.tainting_rate(state, zone.node_counts) };
         // A total disruption sets the rate of every zone to 0, so its start and its end change every zone.
         let is_change =
             state != zone.state || matches!(disruption, ClusterDisruption::TotalBegins | ClusterDisruption::TotalEnds);
@@ -183,21 +179,17 @@ mod tests {
     }
 
     fn zones(list: &[(&str, ZoneState, usize, usize)]) -> BTreeMap<Text, ZoneStatus> {
-        let one = |(name, state, ready, not_ready): &(&str, ZoneState, usize, usize)| {
-            (
-                Text::new(name),
-                ZoneStatus { state: *state, node_counts: NodeCounts { ready: *ready, not_ready: *not_ready } },
-            )
+        let status = |&(name, state, ready, not_ready): &(&str, ZoneState, usize, usize)| {
+            (Text::new(name), ZoneStatus { state, node_counts: NodeCounts { ready, not_ready } })
         };
-        list.iter().map(one).collect()
+        list.iter().map(status).collect()
     }
 
     /// Runs `zone_changes_and_cluster_disruption`, and formats each change as `zone state rate`.
     fn changes(list: &[(&str, ZoneState, usize, usize)], was_total: bool) -> (Vec<String>, ClusterDisruption) {
         let (changes, disruption) = zone_changes_and_cluster_disruption(&zones(list), was_total, &ZONE_SETTINGS);
-        let one =
-            |(name, change): (&Text, &ZoneStateChange)| format!("{name} {:?} {}", change.state, change.tainting_rate);
-        (changes.iter().map(one).collect(), disruption)
+        let lines = changes.iter().map(|(name, change)| format!("{name} {:?} {}", change.state, change.tainting_rate));
+        (lines.collect(), disruption)
     }
 
     /// NODE-38, NODE-39.

@@ -6,40 +6,31 @@
 //! that was checked; upstream's deletion names neither. Finalizers are never changed. Upstream: `pkg/controller/podgc`.
 
 mod act;
-mod decide;
+pub(crate) mod decide;
 mod ended;
-mod observe;
-mod pass;
-mod plan;
 pub(crate) mod quarantine;
-pub(crate) mod snapshot;
 
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    controller::{Controller, Loop, Observation},
-    events::InvolvedObject,
-    informer::AnyInformer,
-    io::{Io, Requeue, SyncError},
-    meta::Uid,
     metrics::{Counters, Stability},
-    queue::{BackoffSettings, Priority, Queue},
-    runtime::{LoopContext, LoopDefinition, RunningLoop},
+    prelude::*,
     settings::{Tunable, TunableValue},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::{caches::Caches, objects::CachedPod};
+use self::{
+    decide::{MAX_FINISHED_PODS_PER_CHUNK, Plan, PodGcSettings, RemovalReason, Snapshot, excess_finished_pod_count},
+    ended::FinishedPods,
+    quarantine::NodeQuarantine,
+};
+use crate::{
+    caches::Caches,
+    objects::{CachedPod, Node},
+};
 
-use act::{NextFinishedPodsQuery, PodGcNote};
-use ended::FinishedPods;
-use pass::PassKey;
-use plan::Plan;
-use quarantine::NodeQuarantine;
-use snapshot::{PodGcSettings, Snapshot};
-
-pub use snapshot::MAX_NODES_PER_PASS;
+pub use decide::MAX_NODES_PER_PASS;
 
 /// Lower limit of the setting `pod-gc-period` of `--tune`.
 const MIN_PASS_PERIOD: Duration = Duration::from_millis(10);
@@ -56,8 +47,6 @@ pub const POD_GC_NODE_QUARANTINE: Tunable = Tunable::of_duration(
     Duration::from_secs(40),
     "How long a node has to be missing before the Pod garbage collector removes its Pods",
 );
-/// Settings of the Pod garbage collector for the flag `--tune`.
-pub const POD_GC_TUNABLES: &[Tunable] = &[POD_GC_PERIOD, POD_GC_NODE_QUARANTINE];
 
 /// Number of terminated Pods that are kept; 0 or less keeps all. Default: 12,500, as upstream.
 pub const TERMINATED_POD_GC_THRESHOLD: Tunable = Tunable {
@@ -67,49 +56,40 @@ pub const TERMINATED_POD_GC_THRESHOLD: Tunable = Tunable {
 };
 
 /// `pod-garbage-collector-controller`: removes finished Pods above a threshold, and Pods that no kubelet will finish.
-pub const POD_GARBAGE_COLLECTOR_LOOP: LoopDefinition = LoopDefinition {
-    name: "pod-garbage-collector-controller",
-    alias: "podgc",
-    user_agent_suffix: "pod-garbage-collector",
-    event_component: "pod-garbage-collector-controller",
-    owned_writes: &[],
-    start_loop: start,
-};
+pub const POD_GARBAGE_COLLECTOR_LOOP: LoopDefinition =
+    LoopDefinition::new("pod-garbage-collector-controller", "podgc", start)
+        .with_user_agent_and_component("pod-garbage-collector", "pod-garbage-collector-controller");
+
+periodic_key!(PassKey, "pass");
 
 /// State of the loop `pod-garbage-collector-controller`, shared by its passes.
 struct PodGarbageCollector {
     context: LoopContext,
     force_deletions_total: Counters,
     force_deletion_errors_total: Counters,
-    caches: Arc<Caches>,
-    ended_pods: Arc<Mutex<FinishedPods>>,
+    caches: Caches,
+    finished_pods: Arc<Mutex<FinishedPods>>,
     /// The missing nodes after the last pass, each with the start of its quarantine.
     quarantine: Mutex<NodeQuarantine>,
     settings: PodGcSettings,
 }
 
 fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
-    let queue: Queue<PassKey> = context.new_queue("pod_garbage_collector", BackoffSettings::default());
-    let labels = &["namespace", "reason"];
-    let deleted = context.metrics.counter(
-        "pod_gc_collector_force_delete_pods_total",
-        Stability::Alpha,
-        "Number of pods that are being forcefully deleted since the Pod GC Controller started.",
-        labels,
-    );
-    let failed = context.metrics.counter(
-        "pod_gc_collector_force_delete_pod_errors_total",
-        Stability::Alpha,
-        "Number of errors encountered when forcefully deleting the pods since the Pod GC Controller started.",
-        labels,
-    );
-    let caches = Caches::get_or_start(&context);
-    let collector = PodGarbageCollector {
+    let queue = context.new_queue("pod_garbage_collector");
+    let counter = |name, help| context.metrics.counter(name, Stability::Alpha, help, &["namespace", "reason"]);
+    let (node_informer, pod_informer) = (context.shared_informer::<Node>(), context.shared_informer::<CachedPod>());
+    let controller = PodGarbageCollector {
         context: context.clone(),
-        force_deletions_total: deleted,
-        force_deletion_errors_total: failed,
-        ended_pods: FinishedPods::follow_informer(&caches.pod_informer),
-        caches,
+        force_deletions_total: counter(
+            "pod_gc_collector_force_delete_pods_total",
+            "Number of pods that are being forcefully deleted since the Pod GC Controller started.",
+        ),
+        force_deletion_errors_total: counter(
+            "pod_gc_collector_force_delete_pod_errors_total",
+            "Number of errors encountered when forcefully deleting the pods since the Pod GC Controller started.",
+        ),
+        finished_pods: FinishedPods::follow_informer(&pod_informer),
+        caches: Caches::new(&node_informer, &pod_informer),
         quarantine: Mutex::default(),
         settings: PodGcSettings {
             finished_pod_threshold: context.settings.tuned_integer(&TERMINATED_POD_GC_THRESHOLD),
@@ -118,68 +98,74 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
         },
     };
     queue.add(PassKey, Priority::Normal);
-    Loop::start(POD_GARBAGE_COLLECTOR_LOOP.name, context, Arc::new(collector), queue, 1)
+    Loop::start(POD_GARBAGE_COLLECTOR_LOOP.name, context, Arc::new(controller), queue, 1)
 }
 
 impl Controller for PodGarbageCollector {
     type Key = PassKey;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = PodGcNote;
 
-    fn observe(&self, _: &PassKey, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
-        let now = self.context.clock.monotonic_now();
-        let quarantine = self.quarantine.lock().clone();
-        let snapshot =
-            observe::observe(self.caches.cache_view(), &self.ended_pods.lock(), quarantine, now, self.settings);
-        Ok(Observation::Ready(snapshot))
+    fn observe(&self, _: &PassKey, _: Timestamp) -> Result<Snapshot, NoSnapshot> {
+        let (now, quarantine) = (self.context.clock.monotonic_now(), self.quarantine.lock().clone());
+        Ok(pods_to_remove(&self.caches, &self.finished_pods.lock(), quarantine, now, self.settings))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(_: &Snapshot, plan: &Plan, io: Io<'_, PodGcNote>) -> Result<Requeue, SyncError> {
-        act::act(plan, io).await
-    }
-
-    fn synced_object(_: &Snapshot) -> (InvolvedObject, Uid) {
-        (InvolvedObject::default(), Uid::default())
+    /// Removes the planned Pods, one reason after the other. Returns the pause before the next pass.
+    async fn act(_: &Snapshot, plan: &Plan, io: Io<'_, Self>) -> Result<Requeue, SyncError> {
+        act::remove_pods(&plan.finished_pod_removals, io).await;
+        act::remove_further_finished_pods(plan, io).await;
+        act::remove_pods_of_nodes(&plan.out_of_service_pod_removals, RemovalReason::OutOfService, io).await;
+        act::remove_pods_of_nodes(&plan.orphaned_pod_removals, RemovalReason::Orphaned, io).await;
+        act::remove_pods(&plan.unscheduled_pod_removals, io).await;
+        // The pause before the next pass begins when this pass ends.
+        Ok(Requeue::After(plan.next_pass_after))
     }
 
     fn record_plan(&self, _: &Snapshot, plan: &Plan) {
         *self.quarantine.lock() = plan.quarantine.clone();
     }
+}
 
-    fn apply_memory_note(&self, _: &Snapshot, note: PodGcNote) {
-        match note {
-            PodGcNote::RemovalStarted(pod, reason) => {
-                let (pod, reason) = (pod.meta.key(), reason.as_str());
-                tracing::info!(logger = "podgc", %pod, reason, "PodGC is force deleting Pod");
-            }
-            PodGcNote::RemovalFinished(pod, reason, error) => {
-                let labels = [pod.meta.namespace.as_str(), reason.as_str()];
-                if let Some(error) = error {
-                    self.force_deletion_errors_total.with_label_values(&labels).inc();
-                    tracing::error!(logger = "podgc", pod = %pod.meta.key(), err = %error, "Failed to delete pod");
-                }
-                self.force_deletions_total.with_label_values(&labels).inc();
-            }
-            PodGcNote::NodeReadFailed(node, error) => {
-                tracing::warn!(logger = "podgc", node = &*node, err = %error, "Error getting node from apiserver");
-            }
-        }
-    }
-
-    fn observe_again(
-        &self,
-        _: &Snapshot,
-        NextFinishedPodsQuery(last, count): NextFinishedPodsQuery,
-    ) -> Option<Vec<Arc<CachedPod>>> {
-        Some(self.ended_pods.lock().pods_after(count, Some(&last)))
-    }
-
-    fn informers(&self) -> Vec<&dyn AnyInformer> {
-        vec![self.caches.node_informer.informer(), self.caches.pod_informer.informer()]
+/// Returns the snapshot of a pass: the Pods that the pass may remove, and the missing nodes.
+///
+/// The cost grows with the number of nodes and the number of Pods to remove, not with the number of all Pods.
+fn pods_to_remove(
+    caches: &Caches,
+    finished_pods: &FinishedPods,
+    quarantine: NodeQuarantine,
+    now: Instant,
+    settings: PodGcSettings,
+) -> Snapshot {
+    let finished_pod_count = finished_pods.len();
+    let excess = excess_finished_pod_count(finished_pod_count, settings.finished_pod_threshold);
+    let names_of_missing_nodes = caches.names_of_missing_nodes();
+    let pods_of_nodes_after_quarantine = quarantine
+        .node_names_after_quarantine(&names_of_missing_nodes, now, settings.quarantine_period)
+        .take(MAX_NODES_PER_PASS)
+        .map(|node| (node.clone(), caches.pods_on_node(node)))
+        .collect();
+    let out_of_service = |name: Text| {
+        let node = caches.node(&name).filter(|node| node.is_out_of_service())?;
+        Some((node, caches.terminating_pods_on_node(&name)))
+    };
+    let nodes_of_terminating_pods = caches.node_names_of_terminating_pods().into_iter();
+    Snapshot {
+        finished_pods_to_remove: finished_pods.pods_after(excess.min(MAX_FINISHED_PODS_PER_CHUNK), None),
+        finished_pod_count,
+        terminating_pods_of_out_of_service_nodes: nodes_of_terminating_pods.filter_map(out_of_service).collect(),
+        terminating_pods_without_node: caches.terminating_pods_on_node(""),
+        names_of_missing_nodes,
+        pods_of_nodes_after_quarantine,
+        quarantine,
+        settings,
+        now,
     }
 }
+
+#[cfg(test)]
+mod tests;

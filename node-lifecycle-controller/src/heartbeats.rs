@@ -5,22 +5,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    clock::{Clock, Instant},
-    duration,
-    informer::{self, AnyInformer, SharedInformer},
-    object::Object as _,
-    runtime::LoopContext,
-    store::{CacheEvent, ChangeOrigin},
-};
-use parking_lot::Mutex;
+use common::{duration, informer::InformerConfig, prelude::*};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    caches::Caches,
     disruption::ZoneSettings,
     flags,
     node_records::NodeRecords,
-    objects::{Lease, NODE_LEASE_NAMESPACE, Node, NodeName, RenewTime},
+    objects::{LEASES, Lease, NODE_LEASE_NAMESPACE, Node, RenewTime},
     server_contact::ServerContact,
     silence::GracePeriods,
 };
@@ -33,11 +25,10 @@ const MAX_SUSPENSION: Duration = Duration::from_secs(1);
 /// The watch of Leases and the records of all nodes, shared by the node monitor and the taint eviction.
 pub(crate) struct Heartbeats {
     pub(crate) node_records: Arc<Mutex<NodeRecords>>,
-    pub(crate) lease_informer: SharedInformer<Lease>,
-    caches: Arc<Caches>,
+    pub(crate) lease_informer: Arc<SharedInformer<Lease>>,
+    node_informer: Arc<SharedInformer<Node>>,
     clock: Clock,
     grace_periods: GracePeriods,
-    /// Pause between two passes of the node monitor.
     pub(crate) node_monitor_period: Duration,
     /// Total time for which the machine had been suspended at the last check.
     suspended_at_check: Mutex<Duration>,
@@ -45,51 +36,46 @@ pub(crate) struct Heartbeats {
 
 impl Heartbeats {
     /// Returns the shared instance of this process; the first call starts the watch of Leases.
-    pub(crate) fn get_or_start(context: &LoopContext) -> Arc<Self> {
-        let caches = Caches::get_or_start(context);
-        context.shared_values.get_or_insert_with(|| Self::start(context, caches))
+    pub(crate) fn get_or_start(context: &LoopContext, node_informer: &Arc<SharedInformer<Node>>) -> Arc<Self> {
+        context.shared_values.get_or_insert_with(|| Self::start(context, Arc::clone(node_informer)))
     }
 
-    fn start(context: &LoopContext, caches: Arc<Caches>) -> Self {
+    fn start(context: &LoopContext, node_informer: Arc<SharedInformer<Node>>) -> Self {
         let settings = &context.settings;
-        let grace = GracePeriods {
+        let grace_periods = GracePeriods {
             node_monitor_grace_period: settings.tuned_duration(&flags::NODE_MONITOR_GRACE_PERIOD),
             node_startup_grace_period: settings.tuned_duration(&flags::NODE_STARTUP_GRACE_PERIOD),
         };
-        let period = settings.tuned_duration(&flags::NODE_MONITOR_PERIOD).max(MIN_MONITOR_PERIOD);
-        let limits = ZoneSettings {
+        let node_monitor_period = settings.tuned_duration(&flags::NODE_MONITOR_PERIOD).max(MIN_MONITOR_PERIOD);
+        let zone_settings = ZoneSettings {
             unhealthy_zone_threshold: settings.tuned_ratio(&flags::UNHEALTHY_ZONE_THRESHOLD),
             large_zone_threshold: settings.tuned_integer(&flags::LARGE_CLUSTER_SIZE_THRESHOLD),
             eviction_rate: settings.tuned_ratio(&flags::NODE_EVICTION_RATE),
             secondary_eviction_rate: settings.tuned_ratio(&flags::SECONDARY_NODE_EVICTION_RATE),
         };
-        let sight = ServerContact::new(period, grace.node_monitor_grace_period.min(grace.node_startup_grace_period));
-        let fleet = Arc::new(Mutex::new(NodeRecords::new(sight, grace, limits)));
-        let of_leases = informer::InformerConfig {
-            namespace: NODE_LEASE_NAMESPACE.to_owned(),
-            ..context.long_lived_cache_config()
-        };
-        let leases: SharedInformer<Lease> = SharedInformer::start(context.api.clone(), of_leases);
+        let shortest_grace_period =
+            grace_periods.node_monitor_grace_period.min(grace_periods.node_startup_grace_period);
+        let server_contact = ServerContact::new(node_monitor_period, shortest_grace_period);
+        let node_records = Arc::new(Mutex::new(NodeRecords::new(server_contact, grace_periods, zone_settings)));
+        let namespace = NODE_LEASE_NAMESPACE.to_owned();
+        let lease_config = InformerConfig { namespace, ..context.long_lived_cache_config() };
+        let lease_informer = SharedInformer::<Lease>::start(context.api.clone(), lease_config);
         let clock = context.clock.clone();
-        let (known, records, time) = (Arc::clone(leases.store()), Arc::clone(&fleet), clock.clone());
-        caches.node_informer.add_handler(Box::new(move |event, origin| {
-            let renewal =
-                |name: &NodeName| known.get_decoded(NODE_LEASE_NAMESPACE, name).map(|lease| lease.renew_time());
-            on_node(&mut records.lock(), event, origin, renewal, time.monotonic_now());
-        }));
-        let (records, time) = (Arc::clone(&fleet), clock.clone());
-        leases.add_handler(Box::new(move |event, origin| {
-            on_lease(&mut records.lock(), event, origin, time.monotonic_now());
-        }));
-        let suspended = Mutex::new(clock.total_suspended_time());
+        let handlers = Arc::new(HeartbeatHandlers {
+            node_records: Arc::clone(&node_records),
+            lease_store: Arc::clone(lease_informer.store()),
+            clock: clock.clone(),
+        });
+        node_informer.add_handler(handler_from_method(&handlers, HeartbeatHandlers::on_node));
+        lease_informer.add_handler(handler_from_method(&handlers, HeartbeatHandlers::on_lease));
         Self {
-            node_records: fleet,
-            lease_informer: leases,
-            caches,
+            node_records,
+            lease_informer: Arc::new(lease_informer),
+            node_informer,
+            grace_periods,
+            node_monitor_period,
+            suspended_at_check: Mutex::new(clock.total_suspended_time()),
             clock,
-            grace_periods: grace,
-            node_monitor_period: period,
-            suspended_at_check: suspended,
         }
     }
 
@@ -98,7 +84,7 @@ impl Heartbeats {
         if let Some(suspended) = self.suspended_for() {
             return Some(format!("the machine was suspended for {}", duration::format(suspended)));
         }
-        let watches: [&dyn AnyInformer; 2] = [self.caches.node_informer.informer(), self.lease_informer.informer()];
+        let watches: [&dyn AnyInformer; 2] = [self.node_informer.informer(), self.lease_informer.informer()];
         watches.into_iter().find_map(|watch| {
             let state = watch.informer_status();
             state.failing_since?;
@@ -134,55 +120,70 @@ impl Heartbeats {
     /// Records a node that was read from the server. The answer also shows that this process reaches the server.
     pub(crate) fn record_read_node(&self, node: &Arc<Node>) {
         let now = self.clock.monotonic_now();
-        let mut fleet = self.node_records.lock();
-        fleet.server_contact.record_contact(now);
+        let mut node_records = self.node_records.lock();
+        node_records.server_contact.record_contact(now);
         // A new node gets its record from an event of the watch.
-        if fleet.node(&node.metadata.name).is_some_and(|known| known.metadata.uid == node.metadata.uid) {
-            fleet.record_node(node, None, false, now);
+        if node_records.node(&node.metadata.name).is_some_and(|known| known.metadata.uid == node.metadata.uid) {
+            node_records.record_node(node, None, false, now);
         }
     }
 
     /// Records the renewal time of a node's Lease as read from the server; `None` if the Lease does not exist.
-    pub(crate) fn record_read_lease(&self, node: &str, lease: Option<RenewTime>) {
+    pub(crate) fn record_read_lease(&self, node: &str, renew_time: Option<RenewTime>) {
         let now = self.clock.monotonic_now();
-        let mut fleet = self.node_records.lock();
-        fleet.server_contact.record_contact(now);
-        if let Some(renewal) = lease.filter(|renewal| fleet.is_new_lease_renewal(node, *renewal)) {
-            fleet.record_lease_renewal(node, renewal, now);
-            fleet.examine_in_next_pass(node);
+        let mut node_records = self.node_records.lock();
+        node_records.server_contact.record_contact(now);
+        if let Some(renew_time) = renew_time.filter(|time| node_records.is_new_lease_renewal(node, *time)) {
+            node_records.record_lease_renewal(node, renew_time, now);
+            node_records.examine_in_next_pass(node);
         }
     }
 }
 
-/// Whether an event shows that a watch works. An event of a resync only replays the cache.
-fn is_contact(origin: ChangeOrigin) -> bool {
-    origin != ChangeOrigin::Resync
+/// Records the heartbeats that the watches of Nodes and Leases bring.
+struct HeartbeatHandlers {
+    node_records: Arc<Mutex<NodeRecords>>,
+    lease_store: Arc<Store<Lease>>,
+    clock: Clock,
 }
 
-fn on_lease(fleet: &mut NodeRecords, event: &CacheEvent<Lease>, origin: ChangeOrigin, now: Instant) {
-    if is_contact(origin) {
-        fleet.server_contact.record_contact(now);
-    }
-    if let CacheEvent::Added(lease) | CacheEvent::Updated { new: lease, .. } = event {
-        fleet.record_lease_renewal(&lease.meta().name, lease.renew_time(), now);
-    }
-}
-
-fn on_node(
-    fleet: &mut NodeRecords,
-    event: &CacheEvent<Node>,
-    origin: ChangeOrigin,
-    renewal: impl Fn(&NodeName) -> Option<RenewTime>,
-    now: Instant,
-) {
-    if is_contact(origin) {
-        fleet.server_contact.record_contact(now);
-    }
-    match event {
-        CacheEvent::Added(node) | CacheEvent::Updated { new: node, .. } => {
-            fleet.record_node(node, renewal(&node.metadata.name), origin == ChangeOrigin::Relist, now);
+impl HeartbeatHandlers {
+    /// Locks the records, and returns them with the current time. An event shows that a watch works, unless the event is of a
+    /// resync, which only replays the cache.
+    fn record_contact(&self, origin: ChangeOrigin) -> (MutexGuard<'_, NodeRecords>, Instant) {
+        let (mut node_records, now) = (self.node_records.lock(), self.clock.monotonic_now());
+        if origin != ChangeOrigin::Resync {
+            node_records.server_contact.record_contact(now);
         }
-        // A node that cannot be decoded has no record, so passes ignore the node.
-        CacheEvent::Deleted(_) | CacheEvent::Unreadable(_) => fleet.remove_node(&event.meta().name),
+        (node_records, now)
+    }
+
+    fn on_lease(&self, event: &CacheEvent<Lease>, origin: ChangeOrigin) {
+        let (mut node_records, now) = self.record_contact(origin);
+        if let CacheEvent::Added(new) | CacheEvent::Updated { new, .. } = event {
+            node_records.record_lease_renewal(&new.meta().name, new.renew_time(), now);
+        }
+    }
+
+    fn on_node(&self, event: &CacheEvent<Node>, origin: ChangeOrigin) {
+        let (mut node_records, now) = self.record_contact(origin);
+        match event {
+            CacheEvent::Added(new) | CacheEvent::Updated { new, .. } => {
+                let lease = self.lease_store.get_decoded(NODE_LEASE_NAMESPACE, &new.metadata.name);
+                let renew_time = lease.map(|lease| lease.renew_time());
+                node_records.record_node(new, renew_time, origin == ChangeOrigin::Relist, now);
+            }
+            // A node that cannot be decoded has no record, so passes ignore the node.
+            CacheEvent::Deleted(_) | CacheEvent::Unreadable(_) => node_records.remove_node(&event.meta().name),
+        }
+    }
+}
+
+/// Reads the Lease of a node from the server. Returns `None` if the Lease does not exist, and in a forecast.
+pub(crate) async fn read_lease_renewal<C: Sync>(node: &Arc<str>, io: Io<'_, C>) -> Result<Option<RenewTime>, Refusal> {
+    let request = Request::get(LEASES, &NODE_LEASE_NAMESPACE.into(), node);
+    match io.send_and_decode::<Lease>(request.with_reason("the node may have renewed it meanwhile")).await {
+        Err(refusal) if refusal.error.is_not_found() => Ok(None),
+        lease => Ok(lease?.map(|lease| lease.renew_time())),
     }
 }

@@ -20,7 +20,7 @@
 //! Leases even if it runs alone; the Pod garbage collector does not watch Leases.
 //!
 //! ```text
-//! Leases ──► heartbeats.rs: node_records.rs ──► monitor/node_pass: conditions and taints of nodes
+//! Leases ──► heartbeats.rs: node_records.rs ──► monitor/health, monitor/tainting: conditions and taints of nodes
 //!              ▲           └── is a node healthy? ──┐
 //!              ├── events ──► queues of nodes, Pods ──► monitor/taints_and_labels: labels and taints of a node, monitor/readiness: a Pod
 //! caches.rs ───┤                                    ▼
@@ -29,7 +29,8 @@
 //!              └── every 20 s ───┴────────────► garbage: phase, deletion without grace
 //! ```
 //!
-//! The folder of each loop has the same files: `observe.rs`, `snapshot.rs`, `plan.rs`, `decide.rs` and `act.rs`.
+//! A loop has a file with its requests and a folder with its decisions (`decide.rs`); parts with a name of their own are beside
+//! them.
 //!
 //! # Where it differs from upstream
 //!
@@ -71,27 +72,11 @@ mod server_contact;
 #[cfg(test)]
 mod world;
 
-use common::{app::ProgramDefinition, runtime::LoopDefinition, settings::FeatureGate, settings::Tunable};
+use common::{app::ProgramDefinition, prelude::LoopDefinition};
 
 /// The node monitor, the taint eviction and the Pod garbage collector.
 pub const LOOPS: &[LoopDefinition] =
     &[monitor::NODE_LIFECYCLE_LOOP, eviction::TAINT_EVICTION_LOOP, garbage::POD_GARBAGE_COLLECTOR_LOOP];
-/// Feature gates of the taint eviction; the other loops have none.
-pub const FEATURE_GATES: &[FeatureGate] = &[eviction::TAINT_TOLERATION_COMPARISON_OPERATORS];
-/// Flags of the node monitor, and the threshold of the Pod garbage collector.
-pub const VALUE_FLAGS: &[Tunable] = &[
-    flags::NODE_MONITOR_PERIOD,
-    flags::NODE_MONITOR_GRACE_PERIOD,
-    flags::NODE_STARTUP_GRACE_PERIOD,
-    flags::NODE_EVICTION_RATE,
-    flags::SECONDARY_NODE_EVICTION_RATE,
-    flags::LARGE_CLUSTER_SIZE_THRESHOLD,
-    flags::UNHEALTHY_ZONE_THRESHOLD,
-    flags::NODE_TAINT_ALARM_SHARE,
-    flags::NODE_TAINT_MAX_SHARE,
-    garbage::TERMINATED_POD_GC_THRESHOLD,
-];
-
 /// The program as `common::app` runs it, with its loops, flags and feature gates.
 pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     name: "node-lifecycle-controller",
@@ -99,7 +84,18 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     about: "Judges the health of nodes, evicts Pods because of NoExecute taints, and removes Pods that no kubelet will finish.",
     loops: LOOPS,
     workers_flags: &[],
-    feature_gates: FEATURE_GATES,
-    tunables: garbage::POD_GC_TUNABLES,
-    single_value_flags: VALUE_FLAGS,
+    feature_gates: &[eviction::TAINT_TOLERATION_COMPARISON_OPERATORS],
+    tunables: &[garbage::POD_GC_PERIOD, garbage::POD_GC_NODE_QUARANTINE],
+    single_value_flags: &[
+        flags::NODE_MONITOR_PERIOD,
+        flags::NODE_MONITOR_GRACE_PERIOD,
+        flags::NODE_STARTUP_GRACE_PERIOD,
+        flags::NODE_EVICTION_RATE,
+        flags::SECONDARY_NODE_EVICTION_RATE,
+        flags::LARGE_CLUSTER_SIZE_THRESHOLD,
+        flags::UNHEALTHY_ZONE_THRESHOLD,
+        flags::NODE_TAINT_ALARM_SHARE,
+        flags::NODE_TAINT_MAX_SHARE,
+        garbage::TERMINATED_POD_GC_THRESHOLD,
+    ],
 };

@@ -3,23 +3,20 @@
 //! The cost of an event or a heartbeat does not grow with the number of nodes of the cluster. The cost of a pass of the node
 //! monitor is proportional to the number of nodes that changed or have reached their deadline.
 
-mod lapse;
 mod record;
 mod schedule;
 mod zones;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use common::{clock::Instant, intern::Text, map::HashMap};
+use common::prelude::*;
 
 use crate::{
-    disruption::{ClusterDisruption, ZoneSettings, zone_changes_and_cluster_disruption},
+    disruption::{ClusterDisruption, ZoneSettings, ZoneState, zone_changes_and_cluster_disruption},
     monitor::{
-        node_pass::{
-            plan::health::{self, Action, NodeDecision},
-            snapshot::{ExaminedNode, HealthSnapshot, NodesToReport, ZoneWithWaitingNodes},
-        },
-        taints_and_labels::snapshot::{NodeChangeFailure, NodeFacts},
+        health::decide::{self as health, Action, ExaminedNode, HealthSnapshot, NodeDecision, NodesToReport},
+        tainting::decide::{ZoneWithWaitingNodes, tainted_node_share},
+        taints_and_labels::decide::{NodeChangeFailure, Snapshot as NodeSnapshot},
     },
     objects::{Node, NodeName, NodeReadyStatus, RenewTime},
     server_contact::ServerContact,
@@ -29,7 +26,7 @@ use crate::{
 
 use record::NodeRecord;
 use schedule::ExaminationSchedule;
-use zones::{Zone, Zones};
+use zones::{Zone, ZoneNodeCounter, Zones};
 
 /// Records of all nodes of the cluster, which the node monitor and the taint eviction share.
 pub(crate) struct NodeRecords {
@@ -48,14 +45,14 @@ pub(crate) struct NodeRecords {
 }
 
 impl NodeRecords {
-    pub(crate) fn new(sight: ServerContact, grace: GracePeriods, limits: ZoneSettings) -> Self {
+    pub(crate) fn new(server_contact: ServerContact, grace_periods: GracePeriods, zone_settings: ZoneSettings) -> Self {
         Self {
-            server_contact: sight,
-            grace_periods: grace,
+            server_contact,
+            grace_periods,
             records: HashMap::default(),
             schedule: ExaminationSchedule::default(),
             tainted_nodes: BTreeSet::new(),
-            zones: Zones::new(limits),
+            zones: Zones::new(zone_settings),
             nodes_to_report: NodesToReport::default(),
             grace_period_restart: None,
             was_total_disruption: false,
@@ -65,8 +62,14 @@ impl NodeRecords {
     /// Records a state of a node, unless a newer state is recorded. If `is_of_set` is true, the state comes from a list and is
     /// always recorded, because the data of the server may have been restored from a backup.
     ///
-    /// `lease` is the current renewal time of the node's Lease; only a node without a record needs it.
-    pub(crate) fn record_node(&mut self, node: &Arc<Node>, lease: Option<RenewTime>, is_of_set: bool, now: Instant) {
+    /// `renew_time` is the current renewal time of the node's Lease; only a node without a record needs it.
+    pub(crate) fn record_node(
+        &mut self,
+        node: &Arc<Node>,
+        renew_time: Option<RenewTime>,
+        is_of_set: bool,
+        now: Instant,
+    ) {
         let meta = &node.metadata;
         let known = self.records.get(&meta.name).filter(|known| known.node.metadata.uid == meta.uid);
         let record = match known {
@@ -81,10 +84,10 @@ impl NodeRecords {
             None => {
                 self.remove_node(&meta.name);
                 self.nodes_to_report.added_nodes.insert(Arc::clone(&meta.name), meta.uid.clone());
-                NodeRecord::new(node, lease, now)
+                NodeRecord::new(node, renew_time, now)
             }
         };
-        self.schedule.add_changed_node(&meta.name);
+        self.schedule.changed_nodes.insert(Arc::clone(&meta.name));
         self.store_record(record, now);
     }
 
@@ -115,7 +118,7 @@ impl NodeRecords {
         self.zones.remove_waiting_node(&record.zone_key, name, record.waiting_for_taint_since);
         self.zones.remove_node(&record.zone_key, record.zone_node_counter());
         self.tainted_nodes.remove(name);
-        self.schedule.remove_changed_node(name);
+        self.schedule.changed_nodes.remove(name);
         self.schedule.set_examination_deadline(name, &mut record.examination_deadline, None);
         self.nodes_to_report.added_nodes.remove(name);
         if record.is_addition_reported {
@@ -125,12 +128,12 @@ impl NodeRecords {
 
     /// Records a renewal of a node's Lease. A renewal time that differs from the last one is a heartbeat, even if the clock of
     /// the node is wrong.
-    pub(crate) fn record_lease_renewal(&mut self, name: &str, renewal: RenewTime, now: Instant) {
-        if !self.is_new_lease_renewal(name, renewal) {
+    pub(crate) fn record_lease_renewal(&mut self, name: &str, renew_time: RenewTime, now: Instant) {
+        if !self.is_new_lease_renewal(name, renew_time) {
             return;
         }
         self.update_record(name, |record| {
-            record.lease_renewal = Some(renewal);
+            record.lease_renewal = Some(renew_time);
             record.last_heartbeat = now;
             record.condition_writes.record_heartbeat();
         });
@@ -151,7 +154,7 @@ impl NodeRecords {
     /// Adds a node to the next pass, even if its deadline has not passed; ignores a node without a record.
     pub(crate) fn examine_in_next_pass(&mut self, name: &str) {
         if let Some(record) = self.records.get(name) {
-            self.schedule.add_changed_node(&record.node.metadata.name);
+            self.schedule.changed_nodes.insert(Arc::clone(&record.node.metadata.name));
         }
     }
 
@@ -162,7 +165,11 @@ impl NodeRecords {
     /// `is_unanswered` is true if the answer to the write was lost, so that the write may have taken effect.
     pub(crate) fn restart_grace_period(&mut self, name: &str, is_unanswered: bool, now: Instant) {
         self.update_record(name, |record| {
-            record.condition_writes.record_unaccepted_write(is_unanswered.then(|| record.node.ready_status()), now);
+            let writes = &mut record.condition_writes;
+            (writes.has_failed_write_since_heartbeat, writes.last_unaccepted_write_at) = (true, Some(now));
+            if is_unanswered {
+                writes.ready_before_unanswered = Some(record.node.ready_status());
+            }
         });
         self.examine_in_next_pass(name);
     }
@@ -179,7 +186,7 @@ impl NodeRecords {
 
     /// Records that the conditions of a node without heartbeats were set to `Unknown`.
     pub(crate) fn record_successful_condition_write(&mut self, name: &str) {
-        self.update_record(name, |record| record.condition_writes.record_successful_write());
+        self.update_record(name, |record| record.condition_writes.ready_before_unanswered = None);
     }
 
     /// Records the result of a change of a node: the failure, or `None` after a success.
@@ -204,8 +211,8 @@ impl NodeRecords {
     }
 
     /// Whether this renewal time of the node's Lease differs from the recorded one; if so, it is a heartbeat.
-    pub(crate) fn is_new_lease_renewal(&self, name: &str, renewal: RenewTime) -> bool {
-        self.records.get(name).is_some_and(|record| record.lease_renewal != Some(renewal))
+    pub(crate) fn is_new_lease_renewal(&self, name: &str, renew_time: RenewTime) -> bool {
+        self.records.get(name).is_some_and(|record| record.lease_renewal != Some(renew_time))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -217,23 +224,32 @@ impl NodeRecords {
         self.tainted_nodes.len()
     }
 
-    /// Returns the snapshot of a pass without changing the records. `trouble` is the error of a watch; `period` is the pause
-    /// between two passes.
-    pub(crate) fn health_snapshot(&self, now: Instant, trouble: Option<String>, period: Duration) -> HealthSnapshot {
+    /// Returns the share of nodes that have a taint, or wait for one in a zone with a positive tainting rate.
+    pub(crate) fn expected_tainted_node_share(&self) -> f64 {
+        tainted_node_share(self.tainted_nodes.len() + self.zones.taintable_waiting_node_count(), self.records.len())
+    }
+
+    /// Returns the snapshot of a pass without changing the records. `watch_error` is the error of a watch; `pass_period`
+    /// is the pause between two passes.
+    pub(crate) fn health_snapshot(
+        &self,
+        now: Instant,
+        watch_error: Option<String>,
+        pass_period: Duration,
+    ) -> HealthSnapshot {
         let examined = self.schedule.due_nodes(now).into_iter().filter_map(|name| self.records.get(name));
         let examined = examined.map(|record| ExaminedNode {
             node: Arc::clone(&record.node),
             // The first pass that examines a node counts as a heartbeat, as in upstream.
             grace_period_start: if record.is_addition_reported { record.grace_period_start() } else { now },
-            condition_write_denied_until: record.condition_writes.next_write_attempt_at(),
+            condition_write_denied_until: record.condition_writes.denied_until,
             is_waiting_for_taint: record.waiting_for_taint_since.is_some(),
-            is_counted_by_ready_condition: !record.node.is_excluded_from_zone_state()
-                && !record.condition_writes.has_failed_write_since_heartbeat,
+            is_counted_as_ready: record.zone_node_counter() == ZoneNodeCounter::Ready,
         });
         HealthSnapshot {
             now,
             server_contact: self.server_contact,
-            watch_error: trouble,
+            watch_error,
             grace_periods_restarted_at: self.grace_period_restart,
             grace_periods: self.grace_periods,
             examined_nodes: examined.collect(),
@@ -241,7 +257,7 @@ impl NodeRecords {
             was_total_disruption: self.was_total_disruption,
             zone_settings: self.zones.settings,
             nodes_to_report: self.nodes_to_report.clone(),
-            pass_period: period,
+            pass_period,
         }
     }
 
@@ -256,12 +272,12 @@ impl NodeRecords {
             }
         }
         self.zones.apply_zone_changes(&plan.zone_changes, now);
-        for judged in &plan.node_decisions {
-            self.apply_node_decision(judged, now);
+        for decision in &plan.node_decisions {
+            self.apply_node_decision(decision, now);
         }
         match plan.cluster_disruption {
             ClusterDisruption::TotalBegins => {
-                self.tainted_nodes.iter().for_each(|name| self.schedule.add_changed_node(name));
+                self.schedule.changed_nodes.extend(self.tainted_nodes.iter().cloned());
             }
             ClusterDisruption::TotalEnds => self.grace_period_restart = Some(now),
             ClusterDisruption::NotTotal | ClusterDisruption::TotalLasts => {}
@@ -269,19 +285,16 @@ impl NodeRecords {
         self.was_total_disruption = plan.cluster_disruption.is_total();
     }
 
-    fn apply_node_decision(
-        &mut self,
-        NodeDecision { node, next_examination_at: due, action }: &NodeDecision,
-        now: Instant,
-    ) {
+    fn apply_node_decision(&mut self, NodeDecision { node, next_examination_at, action }: &NodeDecision, now: Instant) {
         let name = &node.metadata.name;
         // A node that has changed since the snapshot of this pass is examined again by the next pass.
         let Some(record) = self.records.get_mut(name).filter(|record| Arc::ptr_eq(&record.node, node)) else { return };
-        self.schedule.set_examination_deadline(name, &mut record.examination_deadline, *due);
+        self.schedule.set_examination_deadline(name, &mut record.examination_deadline, *next_examination_at);
         match action {
             // Every pass examines the node until the action has taken effect.
             Some(Action::SetConditionsUnknown(_) | Action::RemoveNoExecute | Action::ReplaceNoExecute(_)) => {
-                return self.schedule.add_changed_node(name);
+                self.schedule.changed_nodes.insert(Arc::clone(name));
+                return;
             }
             Some(Action::WaitForTaint(_)) => {
                 record.waiting_for_taint_since = Some(now);
@@ -294,7 +307,7 @@ impl NodeRecords {
             }
             None => {}
         }
-        self.schedule.remove_changed_node(name);
+        self.schedule.changed_nodes.remove(name);
     }
 
     /// Returns the zones with waiting nodes, each with the node that has waited longest.
@@ -302,19 +315,17 @@ impl NodeRecords {
         let waiting = |(name, zone): (&Text, &Zone)| {
             let (_, first) = zone.waiting_nodes.first()?;
             let record = self.records.get(first)?;
-            let is_heard = silence::is_marked_unknown_by_monitor(&record.node)
+            let has_new_heartbeat = silence::is_marked_unknown_by_monitor(&record.node)
                 && self.remaining_grace_period(record, now).is_some();
-            let is_over = is_heard || TaintCause::for_node(&record.node).is_none();
-            let (node, count) = (Arc::clone(&record.node), zone.waiting_nodes.len());
             Some(ZoneWithWaitingNodes {
                 zone_key: name.clone(),
-                node,
-                is_taint_unnecessary: is_over,
-                waiting_node_count: count,
+                node: Arc::clone(&record.node),
+                is_taint_unnecessary: has_new_heartbeat || TaintCause::for_node(&record.node).is_none(),
+                waiting_node_count: zone.waiting_nodes.len(),
                 limiter: zone.limiter,
             })
         };
-        self.zones.iter().filter_map(waiting).collect()
+        self.zones.by_name.iter().filter_map(waiting).collect()
     }
 
     /// Returns the rest of a node's grace period; `None` if the grace period has passed without a heartbeat.
@@ -322,10 +333,10 @@ impl NodeRecords {
         self.remaining_grace_period_since(record, record.grace_period_start(), now)
     }
 
-    fn remaining_grace_period_since(&self, record: &NodeRecord, heard: Instant, now: Instant) -> Option<Duration> {
+    fn remaining_grace_period_since(&self, record: &NodeRecord, start: Instant, now: Instant) -> Option<Duration> {
         let from =
             self.server_contact.contact_start(now).into_iter().chain(self.grace_period_restart).max().unwrap_or(now);
-        let at = self.grace_periods.grace_period_end(&record.node, heard, from);
+        let at = self.grace_periods.grace_period_end(&record.node, start, from);
         (at >= now).then(|| at - now)
     }
 
@@ -333,10 +344,10 @@ impl NodeRecords {
     pub(crate) fn stop_waiting_for_taint(&mut self, name: &NodeName) {
         let Some(record) = self.records.get_mut(name) else { return };
         self.zones.remove_waiting_node(&record.zone_key, name, record.waiting_for_taint_since.take());
-        self.schedule.add_changed_node(name);
+        self.schedule.changed_nodes.insert(Arc::clone(name));
     }
 
-    /// Moves a node that could not be tainted behind the other waiting nodes of its zone. Does nothing if the node has
+    /// Moves a node that could not be tainted to the end of the queue of its zone. Does nothing if the node has
     /// recovered meanwhile and no longer waits.
     pub(crate) fn move_to_end_of_taint_queue(&mut self, name: &NodeName, now: Instant) {
         let Some(record) = self.records.get_mut(name).filter(|record| record.waiting_for_taint_since.is_some()) else {
@@ -359,23 +370,23 @@ impl NodeRecords {
     /// start.
     pub(crate) fn time_until_taint_confirmation(&self, name: &str, now: Instant) -> Option<Duration> {
         // While no event arrives, no taint can be confirmed, because events must first arrive for a whole grace period.
-        let (Some(record), Some(since)) = (self.records.get(name), self.server_contact.contact_start(now)) else {
+        let (Some(record), Some(contact_start)) = (self.records.get(name), self.server_contact.contact_start(now))
+        else {
             return Some(self.grace_periods.node_monitor_grace_period);
         };
         match record.node.ready_status() {
             NodeReadyStatus::False | NodeReadyStatus::Unknown
                 if !silence::is_marked_unknown_by_monitor(&record.node) =>
             {
-                let is_news = !self.server_contact.was_interrupted()
-                    || record.last_status_report.is_some_and(|reported| reported >= since);
-                let left = (since + self.grace_periods.for_node(&record.node)).saturating_duration_since(now);
-                Some(left).filter(|left| !is_news && !left.is_zero())
+                let is_news = !self.server_contact.was_interrupted
+                    || record.last_status_report.is_some_and(|reported| reported >= contact_start);
+                let grace_period_end = contact_start + self.grace_periods.for_node(&record.node);
+                let remaining = grace_period_end.saturating_duration_since(now);
+                Some(remaining).filter(|remaining| !is_news && !remaining.is_zero())
             }
             _ => {
-                let heard = record
-                    .last_status_report
-                    .map_or(record.last_heartbeat, |reported| reported.max(record.last_heartbeat));
-                self.remaining_grace_period_since(record, heard, now)
+                let last_sign = record.last_status_report.unwrap_or(record.last_heartbeat).max(record.last_heartbeat);
+                self.remaining_grace_period_since(record, last_sign, now)
             }
         }
     }
@@ -391,23 +402,24 @@ impl NodeRecords {
             &self.zones.settings,
         );
         let rate = changes.get(&record.zone_key).map(|change| change.tainting_rate);
-        let rate = rate.or_else(|| Some(self.zones.get(&record.zone_key)?.limiter.rate())).unwrap_or_default();
+        let rate = rate.or_else(|| Some(self.zones.by_name.get(&record.zone_key)?.limiter.rate)).unwrap_or_default();
         let is_cause =
             !silence::is_marked_unknown_by_monitor(&record.node) || self.remaining_grace_period(record, now).is_none();
         is_cause && rate > 0.0 && !disruption.is_total()
     }
 
-    /// Returns the facts about a node that `/debug/explain` shows. `blind_for` is the time in which passes made no decisions.
-    pub(crate) fn node_facts(&self, name: &str, now: Instant, blind_for: Option<Duration>) -> Option<NodeFacts> {
+    /// Returns the state of a node and the facts that `/debug/explain` shows; `outage`: time without decisions about nodes.
+    pub(crate) fn node_snapshot(&self, name: &str, now: Instant, outage: Option<Duration>) -> Option<NodeSnapshot> {
         let record = self.records.get(name)?;
-        Some(NodeFacts {
+        Some(NodeSnapshot {
+            node: Arc::clone(&record.node),
             time_since_last_heartbeat: now.saturating_duration_since(record.last_heartbeat),
             remaining_grace_period: self
                 .remaining_grace_period(record, now)
                 .filter(|_| record.node.ready_status() != NodeReadyStatus::Unknown),
             time_waited_for_taint: record.waiting_for_taint_since.map(|since| now.saturating_duration_since(since)),
-            zone_state: self.zones.zone_state(&record.zone_key),
-            outage_duration: blind_for,
+            zone_state: self.zones.by_name.get(&record.zone_key).map_or(ZoneState::Initial, |zone| zone.state),
+            outage_duration: outage,
             last_change_failure: record.last_change_failure.clone(),
         })
     }

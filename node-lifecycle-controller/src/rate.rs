@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use common::clock::Instant;
+use common::prelude::Instant;
 
 /// A token bucket for one token, initially full.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TaintRateLimiter {
     /// Tokens per second; 0 or less grants no token.
-    rate: f32,
+    pub(crate) rate: f32,
     /// Time at which the next token is available.
     next_token: Instant,
 }
@@ -42,11 +42,6 @@ impl TaintRateLimiter {
         let is_full = self.has_token(now);
         self.rate = rate;
         self.next_token = if is_full { now } else { self.refilled_at(now) };
-    }
-
-    /// Returns the rate in tokens per second; 0 or less grants no token.
-    pub(crate) fn rate(&self) -> f32 {
-        self.rate
     }
 
     /// Returns the time at which a bucket that is empty at `now` gets its token.

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use common::clock::Instant;
+use common::prelude::Instant;
 
 /// With default flags, a pass reads Leases if no event and no answer has arrived for this time, which is longer than the
 /// interval between two renewals of a Lease.
@@ -22,8 +22,8 @@ pub(crate) struct ServerContact {
     uninterrupted_since: Option<Instant>,
     /// Time of the last event of a node or Lease, or answer of the server.
     last_contact: Option<Instant>,
-    /// Whether heartbeats may have been missed since the first event or answer.
-    was_lost: bool,
+    /// Whether heartbeats may have been missed since the first event or answer, so that recorded reports may be outdated.
+    pub(crate) was_interrupted: bool,
     check_after: Duration,
     max_contact_gap: Duration,
 }
@@ -36,7 +36,7 @@ impl ServerContact {
         Self {
             uninterrupted_since: None,
             last_contact: None,
-            was_lost: false,
+            was_interrupted: false,
             check_after,
             max_contact_gap: check_after + period + EVIDENCE_TIMEOUT.min(grace / 10),
         }
@@ -44,9 +44,8 @@ impl ServerContact {
 
     /// Records an event or an answer that arrived at `now`.
     pub(crate) fn record_contact(&mut self, now: Instant) {
-        let is_gap = self.last_contact.is_none_or(|last| now.saturating_duration_since(last) > self.max_contact_gap);
-        if is_gap || self.uninterrupted_since.is_none() {
-            self.was_lost |= self.last_contact.is_some();
+        if self.contact_start(now).is_none() {
+            self.was_interrupted |= self.last_contact.is_some();
             self.uninterrupted_since = Some(now);
         }
         self.last_contact = Some(now);
@@ -57,29 +56,24 @@ impl ServerContact {
         self.uninterrupted_since = None;
     }
 
-    /// Returns the time since when this process can receive heartbeats; `None` if it may miss heartbeats at `now`.
-    pub(crate) fn contact_start(&self, now: Instant) -> Option<Instant> {
-        let last = self.last_contact?;
-        self.uninterrupted_since.filter(|_| now.saturating_duration_since(last) <= self.max_contact_gap)
+    /// Returns the age of the last event or answer, zero before the first one.
+    fn contact_age(&self, now: Instant) -> Duration {
+        self.last_contact.map_or(Duration::ZERO, |last| now.saturating_duration_since(last))
     }
 
-    /// Whether heartbeats may have been missed since the first event or answer, so that recorded reports may be outdated.
-    pub(crate) fn was_interrupted(&self) -> bool {
-        self.was_lost
+    /// Returns the time since when this process can receive heartbeats; `None` if it may miss heartbeats at `now`.
+    pub(crate) fn contact_start(&self, now: Instant) -> Option<Instant> {
+        self.uninterrupted_since.filter(|_| self.contact_age(now) <= self.max_contact_gap)
     }
 
     /// Whether the last event or answer is recent enough for decisions; otherwise a pass reads Leases first.
     pub(crate) fn has_recent_contact(&self, now: Instant) -> bool {
-        let is_young = |last: Instant| now.saturating_duration_since(last) <= self.check_after;
-        self.uninterrupted_since.is_some() && self.last_contact.is_some_and(is_young)
+        self.uninterrupted_since.is_some() && self.contact_age(now) <= self.check_after
     }
 
     /// Returns the age of the last event or answer, zero before the first one; `None` if this process can receive heartbeats.
     pub(crate) fn time_without_contact(&self, now: Instant) -> Option<Duration> {
-        match self.contact_start(now) {
-            Some(_) => None,
-            None => Some(self.last_contact.map_or(Duration::ZERO, |last| now.saturating_duration_since(last))),
-        }
+        self.contact_start(now).is_none().then(|| self.contact_age(now))
     }
 }
 
@@ -88,7 +82,7 @@ mod tests {
     use super::*;
     use crate::world::start_time;
 
-    fn sight() -> (ServerContact, impl Fn(u64) -> Instant) {
+    fn server_contact() -> (ServerContact, impl Fn(u64) -> Instant) {
         let start = start_time();
         let at = move |seconds| start + Duration::from_secs(seconds);
         (ServerContact::new(Duration::from_secs(5), Duration::from_secs(50)), at)
@@ -97,45 +91,42 @@ mod tests {
     /// NODE-15.
     #[test]
     fn evidence_without_a_gap_is_one_live_view() {
-        let (mut sight, at) = sight();
+        let (mut server_contact, at) = server_contact();
         assert_eq!(
-            (sight.contact_start(at(0)), sight.has_recent_contact(at(0))),
+            (server_contact.contact_start(at(0)), server_contact.has_recent_contact(at(0))),
             (None, false),
             "a new process is blind"
         );
         for second in [0, 10, 30, 50] {
-            sight.record_contact(at(second));
+            server_contact.record_contact(at(second));
         }
-        assert_eq!((sight.contact_start(at(70)), sight.was_interrupted()), (Some(at(0)), false));
-        assert_eq!(sight.time_without_contact(at(70)), None);
-        assert_eq!(sight.time_without_contact(at(71)), Some(Duration::from_secs(21)));
-        assert!(sight.has_recent_contact(at(62)) && !sight.has_recent_contact(at(63)));
+        assert_eq!((server_contact.contact_start(at(70)), server_contact.was_interrupted), (Some(at(0)), false));
+        assert_eq!(server_contact.time_without_contact(at(70)), None);
+        assert_eq!(server_contact.time_without_contact(at(71)), Some(Duration::from_secs(21)));
+        assert!(server_contact.has_recent_contact(at(62)) && !server_contact.has_recent_contact(at(63)));
     }
 
     /// NODE-15, NODE-18.
     #[test]
     fn a_gap_restarts_the_live_view() {
-        let (mut sight, at) = sight();
-        sight.record_contact(at(0));
-        sight.record_contact(at(21));
-        assert_eq!(sight.contact_start(at(21)), Some(at(21)));
-        assert!(sight.was_interrupted());
-        sight.record_interruption();
-        assert_eq!((sight.contact_start(at(22)), sight.has_recent_contact(at(22))), (None, false));
-        sight.record_contact(at(23));
-        assert_eq!(sight.contact_start(at(24)), Some(at(23)));
+        let (mut server_contact, at) = server_contact();
+        server_contact.record_contact(at(0));
+        server_contact.record_contact(at(21));
+        assert_eq!(server_contact.contact_start(at(21)), Some(at(21)));
+        assert!(server_contact.was_interrupted);
+        server_contact.record_interruption();
+        assert_eq!((server_contact.contact_start(at(22)), server_contact.has_recent_contact(at(22))), (None, false));
+        server_contact.record_contact(at(23));
+        assert_eq!(server_contact.contact_start(at(24)), Some(at(23)));
     }
 
     #[test]
     fn the_limits_are_shorter_than_the_grace_period() {
         for (period, grace) in [(5, 50), (1, 4), (2, 10), (5, 40)] {
-            let sight = ServerContact::new(Duration::from_secs(period), Duration::from_secs(grace));
-            assert!(
-                sight.max_contact_gap < Duration::from_secs(grace),
-                "{period} {grace}: {:?}",
-                sight.max_contact_gap
-            );
-            assert!(sight.check_after + Duration::from_secs(period) < sight.max_contact_gap, "{period} {grace}");
+            let [period, grace] = [period, grace].map(Duration::from_secs);
+            let ServerContact { check_after, max_contact_gap, .. } = ServerContact::new(period, grace);
+            assert!(max_contact_gap < grace, "{period:?} {grace:?}: {max_contact_gap:?}");
+            assert!(check_after + period < max_contact_gap, "{period:?} {grace:?}");
         }
     }
 }

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use common::{
-    clock::Instant,
     conditions::{self, UNKNOWN},
+    prelude::Instant,
 };
 
 use crate::objects::{Node, NodeReadyStatus, READY_CONDITION};
@@ -41,10 +41,9 @@ impl GracePeriods {
         }
     }
 
-    /// Returns the end of a node's grace period. `heard` is the time of the last heartbeat; grace periods start at `from` or
-    /// later.
-    pub(crate) fn grace_period_end(&self, node: &Node, heard: Instant, from: Instant) -> Instant {
-        heard.max(from) + self.for_node(node)
+    /// Returns the end of a node's grace period. `last_heartbeat` is its time; grace periods start at `from` or later.
+    pub(crate) fn grace_period_end(&self, node: &Node, last_heartbeat: Instant, from: Instant) -> Instant {
+        last_heartbeat.max(from) + self.for_node(node)
     }
 }
 
@@ -60,9 +59,8 @@ pub struct StaleCondition {
 /// Whether the condition `Ready` is `Unknown` with a reason that only node monitors write: heartbeats were missing.
 pub(crate) fn is_marked_unknown_by_monitor(node: &Node) -> bool {
     conditions::get(node.conditions(), READY_CONDITION).is_some_and(|ready| {
-        ready.status == UNKNOWN
-            && (ready.reason == KUBELET_STOPPED_REASON_AND_MESSAGE.0
-                || ready.reason == KUBELET_NEVER_REPORTED_REASON_AND_MESSAGE.0)
+        let reasons = [KUBELET_STOPPED_REASON_AND_MESSAGE.0, KUBELET_NEVER_REPORTED_REASON_AND_MESSAGE.0];
+        ready.status == UNKNOWN && reasons.contains(&&*ready.reason)
     })
 }
 
@@ -71,11 +69,10 @@ pub fn conditions_to_set_unknown(node: &Node) -> Vec<StaleCondition> {
     if node.ready_status() == NodeReadyStatus::Unknown {
         return Vec::new();
     }
-    let lapsed = |kind: &'static str| match conditions::get(node.conditions(), kind) {
-        None => Some(StaleCondition { condition_type: kind, is_missing: true }),
-        Some(condition) => {
-            (condition.status != UNKNOWN).then_some(StaleCondition { condition_type: kind, is_missing: false })
-        }
+    let stale_condition = |condition_type: &'static str| {
+        let condition = conditions::get(node.conditions(), condition_type);
+        let is_stale = condition.is_none_or(|condition| condition.status != UNKNOWN);
+        is_stale.then_some(StaleCondition { condition_type, is_missing: condition.is_none() })
     };
-    KUBELET_CONDITIONS.into_iter().filter_map(lapsed).collect()
+    KUBELET_CONDITIONS.into_iter().filter_map(stale_condition).collect()
 }

@@ -1,12 +1,12 @@
 //! The taints that this program adds to nodes and removes from them, and changes of lists of taints.
 
 use common::{
-    conditions::TRUE,
+    conditions::{FALSE, TRUE, UNKNOWN},
     taints::{NO_EXECUTE, NO_SCHEDULE, Taint},
 };
 use serde_json::{Value, json};
 
-use crate::objects::{Node, NodeReadyStatus};
+use crate::objects::{Node, NodeReadyStatus, READY_CONDITION};
 
 /// Key of the taints of nodes with the condition `Ready` `False`.
 pub const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
@@ -110,10 +110,10 @@ pub fn no_schedule_taint_change(node: &Node) -> TaintChange {
         }
     };
     for condition in node.conditions() {
-        if condition.kind == crate::objects::READY_CONDITION {
+        if condition.kind == READY_CONDITION {
             match condition.status.as_str() {
-                common::conditions::FALSE => want(NOT_READY_TAINT),
-                common::conditions::UNKNOWN => want(UNREACHABLE_TAINT),
+                FALSE => want(NOT_READY_TAINT),
+                UNKNOWN => want(UNREACHABLE_TAINT),
                 _ => {}
             }
         } else if condition.status == TRUE
@@ -137,21 +137,21 @@ pub fn no_schedule_taint_change(node: &Node) -> TaintChange {
 /// Returns the change after which the node has the `NoExecute` taint of `cause`, and no longer has the taint of the opposite
 /// cause.
 pub fn change_to_taint_of_cause(node: &Node, cause: TaintCause) -> TaintChange {
-    let add = if has_taint_of_cause(node, cause) { Vec::new() } else { vec![cause.taint_key()] };
-    let remove =
-        if has_taint_of_cause(node, cause.opposite()) { vec![cause.opposite().taint_key()] } else { Vec::new() };
-    TaintChange { effect: NO_EXECUTE, keys_to_add: add, keys_to_remove: remove }
+    TaintChange {
+        keys_to_add: if has_taint_of_cause(node, cause) { Vec::new() } else { vec![cause.taint_key()] },
+        ..removal_of_taints(node, &[cause.opposite()])
+    }
 }
 
 /// Returns the change that removes the `NoExecute` taints of this program. Upstream: `markNodeAsReachable`.
 pub fn removal_of_monitor_taints(node: &Node) -> TaintChange {
-    let present =
-        [TaintCause::Unreachable, TaintCause::NotReady].into_iter().filter(|cause| has_taint_of_cause(node, *cause));
-    TaintChange {
-        effect: NO_EXECUTE,
-        keys_to_add: Vec::new(),
-        keys_to_remove: present.map(TaintCause::taint_key).collect(),
-    }
+    removal_of_taints(node, &[TaintCause::Unreachable, TaintCause::NotReady])
+}
+
+fn removal_of_taints(node: &Node, causes: &[TaintCause]) -> TaintChange {
+    let present = causes.iter().filter(|cause| has_taint_of_cause(node, **cause));
+    let keys_to_remove = present.map(|cause| cause.taint_key()).collect();
+    TaintChange { effect: NO_EXECUTE, keys_to_add: Vec::new(), keys_to_remove }
 }
 
 /// Returns the list of taints after a change. All other taints are kept with all fields, even if this program does not know

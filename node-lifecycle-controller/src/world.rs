@@ -6,26 +6,18 @@ use std::{
     time::Duration,
 };
 
-use common::{
-    clock::{Clock, Instant},
-    intern::Text,
-    meta::{NamespacedName, Uid},
-    taints::Taint,
-};
+use common::{prelude::*, taints::Taint};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
     disruption::{NodeCounts, ZoneSettings, ZoneState, ZoneStatus},
-    eviction::snapshot as eviction,
-    garbage::{quarantine::NodeQuarantine, snapshot as garbage},
-    monitor::node_pass::{
-        decide::health,
-        plan::health::{Action, NodeDecision, Plan},
-        snapshot::{
-            ExaminedNode, HealthSnapshot, NodesToReport, TaintShareLimits, TaintingSnapshot, ZoneWithWaitingNodes,
-        },
+    eviction::decide as eviction,
+    garbage::{decide as garbage, quarantine::NodeQuarantine},
+    monitor::{
+        health::decide::{self as health, Action, ExaminedNode, HealthSnapshot, NodeDecision, NodesToReport, Plan},
+        tainting::decide::{TaintShareLimits, TaintingSnapshot, ZoneWithWaitingNodes},
     },
     node_records::NodeRecords,
     objects::{CachedPod, Node, NodeReadyStatus},
@@ -94,34 +86,26 @@ pub(crate) fn node_with_conditions_and_taints(
 }
 
 /// Returns the snapshot of a pass that can receive heartbeats. The cluster has 9 ready nodes and this node, which sent its last
-/// heartbeat `heard_ago` seconds ago.
-pub(crate) fn health_snapshot(node: Arc<Node>, heard_ago: u64) -> HealthSnapshot {
+/// heartbeat `heartbeat_age` seconds ago.
+pub(crate) fn health_snapshot(node: Arc<Node>, heartbeat_age: u64) -> HealthSnapshot {
     let now = start_time();
-    let mut sight = ServerContact::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
+    let mut server_contact = ServerContact::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
     for ago in (0..=100).rev() {
-        sight.record_contact(now - Duration::from_secs(ago * 10));
+        server_contact.record_contact(now - Duration::from_secs(ago * 10));
     }
     let is_ready = node.ready_status() == NodeReadyStatus::True;
     let count = NodeCounts { ready: 9 + usize::from(is_ready), not_ready: usize::from(!is_ready) };
-    let heard = now - Duration::from_secs(heard_ago);
+    let node_records = NodeRecords::new(server_contact, GRACE_PERIODS, ZONE_SETTINGS);
     HealthSnapshot {
-        now,
-        server_contact: sight,
-        watch_error: None,
-        grace_periods_restarted_at: None,
-        grace_periods: GRACE_PERIODS,
         examined_nodes: vec![ExaminedNode {
             node,
-            grace_period_start: heard,
+            grace_period_start: now - Duration::from_secs(heartbeat_age),
             condition_write_denied_until: None,
             is_waiting_for_taint: false,
-            is_counted_by_ready_condition: true,
+            is_counted_as_ready: is_ready,
         }],
         zones: [(Text::default(), ZoneStatus { state: ZoneState::Normal, node_counts: count })].into(),
-        was_total_disruption: false,
-        zone_settings: ZONE_SETTINGS,
-        nodes_to_report: NodesToReport::default(),
-        pass_period: PASS_PERIOD,
+        ..node_records.health_snapshot(now, None, PASS_PERIOD)
     }
 }
 
@@ -139,14 +123,13 @@ pub(crate) fn zone_with_waiting_nodes(name: &str, count: usize, limiter: TaintRa
 
 /// Returns the snapshot of a tainting pass in a cluster of 20 nodes.
 pub(crate) fn tainting_snapshot(now: Instant, zones: Vec<ZoneWithWaitingNodes>) -> TaintingSnapshot {
-    let brake = TaintShareLimits { alarm_share: 0.55, max_share: 0.0 };
     TaintingSnapshot {
         now,
         has_server_contact: true,
         zones_with_waiting_nodes: zones,
         total_node_count: 20,
         tainted_node_count: 0,
-        share_limits: brake,
+        share_limits: TaintShareLimits { alarm_share: 0.55, max_share: 0.0 },
         is_taint_alarm_active: false,
         pass_period: PASS_PERIOD,
     }
@@ -226,9 +209,10 @@ pub(crate) fn ready_node(name: &str, uid: &str, version: u64, change: impl FnOnc
 impl NodeRecordsFixture {
     pub(crate) fn new(count: usize) -> Self {
         let now = start_time();
-        let mut sight = ServerContact::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
-        sight.record_contact(now);
-        let mut world = Self { node_records: NodeRecords::new(sight, GRACE_PERIODS, ZONE_SETTINGS), now, version: 1 };
+        let mut server_contact = ServerContact::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
+        server_contact.record_contact(now);
+        let mut world =
+            Self { node_records: NodeRecords::new(server_contact, GRACE_PERIODS, ZONE_SETTINGS), now, version: 1 };
         for number in 0..count {
             world.update_node(&format!("n{number}"), |_| {});
         }
@@ -274,29 +258,24 @@ impl NodeRecordsFixture {
     pub(crate) fn run_pass(&mut self) -> Vec<String> {
         let plan = self.next_plan();
         self.node_records.apply_health_plan(&plan, self.now);
-        let line = |judged: &NodeDecision| {
-            let action = judged.action.as_ref().map_or("nothing", |action| match action {
+        let line = |decision: &NodeDecision| {
+            let action = decision.action.as_ref().map_or("nothing", |action| match action {
                 Action::SetConditionsUnknown(_) => "lapse",
                 Action::RemoveNoExecute => "relieve",
                 Action::ReplaceNoExecute(_) => "swap",
                 Action::WaitForTaint(_) => "wait",
             });
-            format!("{} {action}", judged.node.metadata.name)
+            format!("{} {action}", decision.node.metadata.name)
         };
         plan.node_decisions.iter().map(line).collect()
     }
 
     /// Returns for each zone the node that has waited longest for a taint.
     pub(crate) fn longest_waiting_nodes(&self) -> Vec<String> {
-        let line = |ZoneWithWaitingNodes {
-                        zone_key: zone,
-                        node,
-                        waiting_node_count: count,
-                        is_taint_unnecessary: is_over,
-                        ..
-                    }: &ZoneWithWaitingNodes| {
-            let over = if *is_over { " over" } else { "" };
-            format!("{} {} of {count}{over}", zone.replace('\0', ""), node.metadata.name)
+        let line = |zone: &ZoneWithWaitingNodes| {
+            let ZoneWithWaitingNodes { zone_key, node, waiting_node_count, is_taint_unnecessary, .. } = zone;
+            let over = if *is_taint_unnecessary { " over" } else { "" };
+            format!("{} {} of {waiting_node_count}{over}", zone_key.replace('\0', ""), node.metadata.name)
         };
         self.node_records.zones_with_waiting_nodes(self.now).iter().map(line).collect()
     }

@@ -22,20 +22,19 @@ const MAX_NAMED_PODS: usize = 3;
 /// creations or deletions. Upstream: `pkg/controller/replicaset`, `syncReplicaSet`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let claims = &snapshot.claims;
-    let claimed: Vec<&SharedPod> = claims.to_keep.iter().chain(&claims.to_adopt).collect();
-    let manage = manage::decide_pod_changes(snapshot, &claimed);
-    let expected = if manage.is_pod_change_allowed() { PodChangesOutcome::Done } else { PodChangesOutcome::NotAllowed };
-    let status = status::compute_status(snapshot, &claimed, &expected, snapshot.now);
-    let available_in = timer::time_until_next_available(snapshot, &claimed, &status, snapshot.now, snapshot.now);
+    let claimed_pods: Vec<&SharedPod> = claims.to_keep.iter().chain(&claims.to_adopt).collect();
+    let pod_changes = manage::decide_pod_changes(snapshot, &claimed_pods);
+    let is_allowed = pod_changes.is_pod_change_allowed();
+    let expected_outcome = if is_allowed { PodChangesOutcome::Done } else { PodChangesOutcome::NotAllowed };
+    let status = status::compute_status(snapshot, &claimed_pods, &expected_outcome);
+    let time_until_next_available = timer::time_until_next_available(snapshot, &claimed_pods, &status, snapshot.now);
     Plan {
         set: Arc::clone(&snapshot.set),
-        orphans_to_adopt: claims.to_adopt.clone(),
-        pods_to_release: claims.to_release.clone(),
-        requeue_after: timer::requeue_after(snapshot, &manage, available_in),
-        pod_changes: manage,
+        requeue_after: timer::requeue_after(snapshot, &pod_changes, time_until_next_available),
+        pod_changes,
         first_unready_pods: claims.to_keep.iter().filter(|pod| !pod.is_ready()).take(MAX_NAMED_PODS).cloned().collect(),
-        time_until_next_available: available_in,
-        expected_outcome: expected,
+        time_until_next_available,
+        expected_outcome,
         status,
     }
 }

@@ -28,8 +28,7 @@ pub trait SetKind: Send + Sync + Sized + 'static {
 pub enum ReplicaSets {}
 
 impl SetKind for ReplicaSets {
-    const RESOURCE: Resource =
-        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
+    const RESOURCE: Resource = Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet");
     const QUEUE_NAME: &'static str = "replicaset";
     const WORKERS_FLAG: WorkersFlag =
         WorkersFlag::new("concurrent-replicaset-syncs", 5, "How many ReplicaSets are synced at once");
@@ -47,13 +46,7 @@ impl SetKind for ReplicaSets {
 pub enum ReplicationControllers {}
 
 impl SetKind for ReplicationControllers {
-    const RESOURCE: Resource = Resource {
-        group: "",
-        version: "v1",
-        plural: "replicationcontrollers",
-        kind: "ReplicationController",
-        is_namespaced: true,
-    };
+    const RESOURCE: Resource = Resource::namespaced("", "v1", "replicationcontrollers", "ReplicationController");
     const QUEUE_NAME: &'static str = "replicationmanager";
     const WORKERS_FLAG: WorkersFlag =
         WorkersFlag::new("concurrent-rc-syncs", 5, "How many ReplicationControllers are synced at once");

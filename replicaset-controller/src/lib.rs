@@ -69,37 +69,29 @@ mod watch;
 #[cfg(test)]
 mod world;
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     app::ProgramDefinition,
-    clock::Instant,
-    consistency::Ledger,
-    controller::{Controller, Loop, Observation},
-    events::InvolvedObject,
-    informer::{AnyInformer, Informer, SharedInformer, handler_from_method},
-    io::{Io, Requeue, SyncError},
-    map::HashSet,
-    meta::{Meta, NamespacedName, Uid},
     pod_creation_pauses::PodCreationPauses,
-    queue::{BackoffSettings, Queue},
-    runtime::{LoopContext, LoopDefinition, RunningLoop},
+    pods::PODS,
+    prelude::*,
+    refs,
     second_writer::OwnedWrites,
-    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tunable, WorkersFlag},
-    store::Store,
+    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tunable},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
-    act::ReplicaSetNote,
+    decide::{manage, status, timer},
     kind::{ReplicaSets, ReplicationControllers, SetKind},
     metrics::ControllerMetrics,
-    objects::{CachedSet, ReplicaSet},
-    plan::Plan,
+    objects::ReplicaSet,
+    plan::{Plan, PodChanges, PodChangesOutcome},
     pod_backoff::FailedPodBackoffs,
     pod_cache::CachedPod,
-    snapshot::{DecisionSettings, Snapshot},
+    snapshot::{DecisionSettings, SharedPod, Snapshot},
     watch::EventHandlers,
 };
 
@@ -180,9 +172,6 @@ pub const TUNABLES: &[Tunable] = &[
     RANK_BY_OWN_PODS,
 ];
 
-/// The flags `--concurrent-replicaset-syncs` and `--concurrent-rc-syncs`, which set the counts of workers.
-pub const WORKERS_FLAGS: &[WorkersFlag] = &[ReplicaSets::WORKERS_FLAG, ReplicationControllers::WORKERS_FLAG];
-
 /// The loop that syncs ReplicaSets. Only this loop writes their status.
 pub const REPLICA_SET_LOOP: LoopDefinition = LoopDefinition::new("replicaset-controller", "replicaset", |context| {
     start_loop::<ReplicaSets>(REPLICA_SET_LOOP.name, context)
@@ -204,7 +193,7 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     version: env!("CARGO_PKG_VERSION"),
     about: "Runs the Kubernetes ReplicaSet and ReplicationController controllers as a service of their own",
     loops: LOOPS,
-    workers_flags: WORKERS_FLAGS,
+    workers_flags: &[ReplicaSets::WORKERS_FLAG, ReplicationControllers::WORKERS_FLAG],
     feature_gates: FEATURE_GATES,
     tunables: TUNABLES,
     single_value_flags: &[],
@@ -217,24 +206,18 @@ const TERMINATING_REPLICAS_RETRY_PERIOD: Duration = Duration::from_mins(10);
 pub struct ReplicaController<K: SetKind> {
     context: LoopContext,
     watch: Arc<EventHandlers<K>>,
-    sets: Informer<CachedSet<K>>,
-    pods: Arc<SharedInformer<CachedPod>>,
-    ledger: Ledger,
+    pods: Arc<Store<CachedPod>>,
     metrics: ControllerMetrics,
-    limits: DecisionSettings,
+    decision_settings: DecisionSettings,
     /// Whether Pods of a set without siblings are ranked by the count of that set's Pods on each node.
     ranks_by_own_pods: bool,
-    /// The sets for which no Pods are created for a while.
-    pod_creation_pauses: PodCreationPauses,
-    /// Back-off of sets with failing Pods; `None` unless `--tune failed-pod-backoff` is on.
-    backoff: Option<FailedPodBackoffs>,
     /// The last time at which a server dropped `status.terminatingReplicas` from a written status, because its version lacks
     /// the field or its feature gate is off. Without this time, every sync would write the field again.
     terminating_replicas_dropped_at: Mutex<Option<Instant>>,
 }
 
 fn start_loop<K: SetKind>(name: &'static str, context: LoopContext) -> Arc<dyn RunningLoop> {
-    let queue = context.new_queue(K::QUEUE_NAME, backoff_of_failing_keys(&context.settings));
+    let queue = context.new_queue_with_backoff(K::QUEUE_NAME, backoff_of_failing_keys(&context.settings));
     let workers = context.settings.worker_count(&K::WORKERS_FLAG);
     let controller = ReplicaController::<K>::new(context.clone(), queue.clone());
     Loop::start(name, context, Arc::new(controller), queue, workers)
@@ -244,34 +227,28 @@ impl<K: SetKind> ReplicaController<K> {
     /// Starts the informers; their handlers add keys to `queue`.
     pub fn new(context: LoopContext, queue: Queue<NamespacedName>) -> Self {
         let settings = Arc::clone(&context.settings);
-        let ledger = context.new_ledger();
-        let store: Arc<Store<CachedSet<K>>> = Arc::default();
-        let backoff =
-            settings.is_tunable_on(&FAILED_POD_BACKOFF).then(|| FailedPodBackoffs::new(context.clock.clone()));
-        let pauses = PodCreationPauses::new(context.clock.clone(), settings.tuned_duration(&EXPECTATIONS_TIMEOUT));
+        let clock = &context.clock;
         let watch = Arc::new(EventHandlers::<K> {
-            queue: queue.clone(),
-            replica_set_store: Arc::clone(&store),
-            ledger: ledger.clone(),
-            pod_creation_pauses: pauses.clone(),
+            queue,
+            replica_set_store: Arc::default(),
+            ledger: context.ledger(),
+            pod_creation_pauses: PodCreationPauses::new(clock.clone(), settings.tuned_duration(&EXPECTATIONS_TIMEOUT)),
             min_debounce_period: settings.tuned_duration(&STATUS_DEBOUNCE_PERIOD),
-            failed_pod_backoffs: backoff.clone(),
+            failed_pod_backoffs: settings
+                .is_tunable_on(&FAILED_POD_BACKOFF)
+                .then(|| FailedPodBackoffs::new(clock.clone())),
         });
-        let sets = context.start_informer(store, handler_from_method(&watch, EventHandlers::on_set_event));
-        let pods = context.shared_informer::<CachedPod>();
-        pods.add_handler(handler_from_method(&watch, EventHandlers::on_pod_event));
+        let sets = Arc::clone(&watch.replica_set_store);
+        context.start_informer(sets, handler_from_method(&watch, EventHandlers::on_set_event));
+        let pods = context.watch_shared(handler_from_method(&watch, EventHandlers::on_pod_event));
         Self {
             metrics: ControllerMetrics::new(&context.metrics),
-            limits: decision_settings::<K>(&settings),
+            decision_settings: decision_settings::<K>(&settings),
             ranks_by_own_pods: settings.is_tunable_on(&RANK_BY_OWN_PODS),
-            pod_creation_pauses: pauses,
-            backoff,
             terminating_replicas_dropped_at: Mutex::new(None),
             context,
             watch,
-            sets,
             pods,
-            ledger,
         }
     }
 
@@ -312,74 +289,131 @@ impl<K: SetKind> Controller for ReplicaController<K> {
     type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = ReplicaSetNote;
 
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("replicaset_controller_stale_sync_skips_total");
 
-    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
-        self.observe(key, now)
+    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Snapshot, NoSnapshot> {
+        let EventHandlers { replica_set_store, ledger, pod_creation_pauses, failed_pod_backoffs, .. } = &*self.watch;
+        let waits_for_versions = self.decision_settings.waits_for_own_writes;
+        let policy = if waits_for_versions { WaitPolicy::WrittenVersions } else { WaitPolicy::ConflictsOnly };
+        let (set, pending_writes) =
+            ledger.read(replica_set_store, key, policy, |uid| self.owned_pod_uids(&key.namespace, uid))?;
+        let set = Arc::clone(&set.replica_set);
+        let uid = &set.metadata.uid;
+        let owned_pods = self.pods.list_by_index(ByController, &IndexValue::for_controller(&set.metadata))?;
+        let owner = Owner::new(K::RESOURCE, &set.metadata);
+        let terminating_pods = owned_pods.iter().filter(|pod| pod.is_terminating());
+        let terminating_pod_count = terminating_pods.filter(|pod| set.selector.matches(&pod.meta().labels)).count();
+        let active_pods = owned_pods.into_iter().chain(self.adoptable_orphans(&set)).filter(|pod| pod.is_active());
+        // A malformed selector claims nothing, and the plan reports it.
+        let claims = refs::claim_dependents(&owner, &set.selector, active_pods, |_| true).unwrap_or_default();
+        let is_ranked = set.replicas > 0 && claims.to_keep.len() + claims.to_adopt.len() > set.replicas;
+        Ok(Snapshot {
+            terminating_pod_count,
+            pod_creation_pause: pod_creation_pauses.current_pause(uid, set.metadata.generation),
+            colocated_pod_counts_by_node: if is_ranked {
+                self.count_colocated_pods(&set, &claims)
+            } else {
+                BTreeMap::new()
+            },
+            pending_writes,
+            failed_pod_backoff: failed_pod_backoffs.as_ref().and_then(|backoffs| backoffs.backoff_of_set(uid)),
+            decision_settings: DecisionSettings {
+                drops_terminating_replicas: self.drops_terminating_replicas(&set),
+                ..self.decision_settings
+            },
+            claims,
+            owner,
+            set,
+            now,
+        })
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, ReplicaSetNote>) -> Result<Requeue, SyncError> {
-        act::act(snapshot, plan, io).await
-    }
-
-    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
-        (InvolvedObject::new(K::RESOURCE, &snapshot.set.metadata), snapshot.owner.uid.clone())
-    }
-
-    fn apply_memory_note(&self, snapshot: &Snapshot, note: ReplicaSetNote) {
-        let set = &snapshot.owner.uid;
-        match (note, &self.backoff) {
-            (ReplicaSetNote::InvalidSelector(problem), _) => {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Self>) -> Result<Requeue, SyncError> {
+        if let Some(problem) = plan.set.selector.validation_error() {
+            io.update_memory(|_| {
                 let key = snapshot.set.metadata.key();
                 tracing::error!(logger = K::QUEUE_NAME, key = %key, err = %problem, "Error converting pod selector");
-            }
-            (ReplicaSetNote::CreatingPods, Some(backoff)) => backoff.record_pod_creation(set),
-            (ReplicaSetNote::CreatingPods, None) => {}
-            (ReplicaSetNote::PodCreationEnded(outcome), _) => {
-                self.pod_creation_pauses.record(set, snapshot.set.metadata.generation, outcome);
-            }
-            (ReplicaSetNote::DeletingPods(pods, age_ratios), backoff) => {
-                self.metrics.record_deletion_age_ratios(&age_ratios);
-                if let Some(backoff) = backoff {
-                    backoff.record_deleted_pods(set, &pods);
-                }
-            }
-            (ReplicaSetNote::KeepsTerminatingReplicas(keeps), _) => self.record_terminating_replicas_kept(keeps),
+            });
+            return Ok(Requeue::AfterPlannedDelay);
         }
+
+        let claims = &snapshot.claims;
+        let mut claim = ChildClaim::new(&snapshot.owner, PODS, &claims.to_adopt, &claims.to_release).send(io).await;
+        claim.record_event_if_denied(io);
+        if claim.has_only_conflicts() {
+            return Ok(Requeue::Conflict);
+        }
+        claim.take_claim_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
+        let claimed_pods: Vec<&SharedPod> = claims.to_keep.iter().chain(claim.adopted_children()).collect();
+
+        // The plan assumes that every adoption succeeds. Otherwise the count of Pods to create or delete is decided again.
+        let pod_changes = if claim.has_adopted_all() {
+            Cow::Borrowed(&plan.pod_changes)
+        } else {
+            Cow::Owned(manage::decide_pod_changes(snapshot, &claimed_pods))
+        };
+        let (outcome, error) = match &*pod_changes {
+            PodChanges::NoChange => (PodChangesOutcome::Done, None),
+            PodChanges::NotAllowed(_) | PodChanges::CreationPaused(_) | PodChanges::DelayedAfterFailures(_) => {
+                (PodChangesOutcome::NotAllowed, None)
+            }
+            PodChanges::UnusableTemplate(problem) => act::creation_impossible(problem),
+            PodChanges::Create { pods_to_create_count, missing_pod_count } => {
+                act::create_pods(snapshot, *pods_to_create_count, *missing_pod_count, io).await
+            }
+            PodChanges::Delete { pod_deletions, age_ratios, .. } => {
+                act::delete_pods(&snapshot.owner.uid, pod_deletions, age_ratios, io).await
+            }
+        };
+
+        let status = if claim.has_adopted_all() && outcome == plan.expected_outcome {
+            Cow::Borrowed(&plan.status)
+        } else {
+            Cow::Owned(status::compute_status(snapshot, &claimed_pods, &outcome))
+        };
+        // This sync must write a failure into the status, because later syncs do not know of the failure.
+        let status_write_outcome = act::write_status(snapshot, &status, error.is_none(), io).await?;
+        if let Some(error) = error {
+            return Err(error);
+        }
+        if status_write_outcome == act::StatusWriteOutcome::CacheShowsChange
+            || outcome == PodChangesOutcome::PodsHaveChanged
+        {
+            // The next sync starts from the changed set or Pods.
+            return Ok(Requeue::Conflict);
+        }
+
+        let time_until_next_available = timer::time_until_next_available(snapshot, &claimed_pods, &status, io.now());
+        let requeue_after = timer::requeue_after(snapshot, &pod_changes, time_until_next_available);
+        // A sync that must not create or delete Pods, for example after a lost answer, does not reset the back-off of its key. A
+        // pause of creations is a back-off of its own.
+        let is_paused = matches!(*pod_changes, PodChanges::CreationPaused(_));
+        let requeue = if outcome == PodChangesOutcome::NotAllowed && !is_paused {
+            Requeue::AfterPartialWork
+        } else {
+            Requeue::After
+        };
+        Ok(requeue_after.map_or(Requeue::AfterPlannedDelay, requeue))
+    }
+
+    fn object(snapshot: &Snapshot) -> InvolvedObject {
+        InvolvedObject::new(K::RESOURCE, &snapshot.set.metadata)
     }
 
     fn child_uids(&self, snapshot: &Snapshot) -> HashSet<Uid> {
-        let owner = &snapshot.owner;
-        self.owned_pods(&owner.namespace, &owner.uid).iter().map(|pod| pod.meta().uid.clone()).collect()
-    }
-
-    /// Returns `Some` if the cache shows another version of the set than the snapshot.
-    fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<()> {
-        let Meta { namespace, name, resource_version, .. } = &snapshot.set.metadata;
-        let is_same =
-            self.sets.store().with_metadata(namespace, name, |meta| meta.resource_version == *resource_version);
-        (is_same != Some(true)).then_some(())
+        self.owned_pod_uids(&snapshot.owner.namespace, &snapshot.owner.uid)
     }
 
     /// Removes the data about a deleted set once more, because its last write may have been recorded after the deletion event.
     fn after_sync(&self, snapshot: &Snapshot) {
         let set = &snapshot.set.metadata;
-        if !self.sets.store().contains_object(set) {
+        if !self.watch.replica_set_store.contains_object(set) {
             self.watch.forget_set(&set.uid);
         }
-    }
-
-    fn ledger(&self) -> Option<&Ledger> {
-        Some(&self.ledger)
-    }
-
-    fn informers(&self) -> Vec<&dyn AnyInformer> {
-        vec![&self.sets, self.pods.informer()]
     }
 }

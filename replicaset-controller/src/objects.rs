@@ -5,14 +5,12 @@ use std::{marker::PhantomData, sync::Arc};
 use common::{
     conditions::{Condition, ConditionListPatch},
     intern::Labels,
-    json::RawJson,
-    meta::Meta,
-    object::{Object, Resource},
-    selector::Selector,
-    store::{ByController, ByNamespace},
+    json::{RawJson, null_if_default},
+    prelude::*,
+    store::ByNamespace,
     template::Template,
 };
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
 
 use crate::kind::SetKind;
@@ -39,45 +37,48 @@ pub struct ReplicaSet {
     pub status: Status,
 }
 
-/// The fields of a set's `status` that the controller computes.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+/// The fields of a set's `status` that the controller computes. It is written as a strategic merge patch, in which the fields that
+/// the API omits when they are zero or empty are null.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// Count of active Pods, which have not finished and are not terminating.
     pub replicas: i32,
     /// Count of active Pods with every label of the template.
+    #[serde(serialize_with = "null_if_default")]
     pub fully_labeled_replicas: i32,
     /// Count of ready active Pods.
+    #[serde(serialize_with = "null_if_default")]
     pub ready_replicas: i32,
     /// Count of active Pods that have been ready for `minReadySeconds`.
+    #[serde(serialize_with = "null_if_default")]
     pub available_replicas: i32,
     /// Count of terminating Pods; `None` if the gate of this field is off, or for ReplicationControllers.
     pub terminating_replicas: Option<i32>,
     /// `metadata.generation` of the set from which the status was computed.
+    #[serde(serialize_with = "null_if_default")]
     pub observed_generation: i64,
     /// All conditions, including those of other writers.
-    #[serde(deserialize_with = "conditions")]
+    #[serde(deserialize_with = "read_conditions", serialize_with = "write_conditions")]
     pub conditions: Vec<Condition>,
 }
 
-fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+fn read_conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
     let mut list = Option::<Vec<Condition>>::deserialize(deserializer)?.unwrap_or_default();
     list.shrink_to_fit();
     Ok(list)
 }
 
+fn write_conditions<S: Serializer>(conditions: &[Condition], serializer: S) -> Result<S::Ok, S::Error> {
+    (!conditions.is_empty()).then_some(ConditionListPatch(conditions)).serialize(serializer)
+}
+
 /// A cached set of kind `K`.
 #[derive(Debug)]
 pub struct CachedSet<K> {
-    set: Arc<ReplicaSet>,
+    /// The set in the form that both kinds share.
+    pub replica_set: Arc<ReplicaSet>,
     kind: PhantomData<fn() -> K>,
-}
-
-impl<K> CachedSet<K> {
-    /// Returns the set in the form that both kinds share.
-    pub fn replica_set(&self) -> &Arc<ReplicaSet> {
-        &self.set
-    }
 }
 
 impl<K: SetKind> Object for CachedSet<K> {
@@ -85,7 +86,7 @@ impl<K: SetKind> Object for CachedSet<K> {
     type Indexes = (ByController, ByNamespace);
 
     fn meta(&self) -> &Meta {
-        &self.set.metadata
+        &self.replica_set.metadata
     }
 }
 
@@ -110,8 +111,9 @@ struct SetSpecJson {
 
 impl<'de, K: SetKind> Deserialize<'de> for CachedSet<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let set = SetJson::deserialize(deserializer)?.validate(K::compile_selector).map_err(D::Error::custom)?;
-        Ok(Self { set: Arc::new(set), kind: PhantomData })
+        let replica_set =
+            SetJson::deserialize(deserializer)?.validate(K::compile_selector).map_err(D::Error::custom)?;
+        Ok(Self { replica_set: Arc::new(replica_set), kind: PhantomData })
     }
 }
 
@@ -149,36 +151,6 @@ fn validate_count(field: &str, value: i64) -> Result<i32, String> {
     i32::try_from(value).ok().filter(|n| *n >= 0).ok_or_else(|| format!("{field} is {value}"))
 }
 
-/// The status as a strategic merge patch. Fields that the API omits when they are zero or empty are written as null, so that the
-/// patch clears them.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct StatusPatch<'a> {
-    replicas: i32,
-    fully_labeled_replicas: Option<i32>,
-    ready_replicas: Option<i32>,
-    available_replicas: Option<i32>,
-    terminating_replicas: Option<i32>,
-    observed_generation: Option<i64>,
-    conditions: Option<ConditionListPatch<'a>>,
-}
-
-impl Serialize for Status {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let some = |n: i32| (n != 0).then_some(n);
-        StatusPatch {
-            replicas: self.replicas,
-            fully_labeled_replicas: some(self.fully_labeled_replicas),
-            ready_replicas: some(self.ready_replicas),
-            available_replicas: some(self.available_replicas),
-            terminating_replicas: self.terminating_replicas,
-            observed_generation: (self.observed_generation != 0).then_some(self.observed_generation),
-            conditions: (!self.conditions.is_empty()).then_some(ConditionListPatch(&self.conditions)),
-        }
-        .serialize(serializer)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -197,7 +169,7 @@ mod tests {
     }
 
     fn read<K: SetKind>(value: &Value) -> Result<Arc<ReplicaSet>, String> {
-        serde_json::from_str::<CachedSet<K>>(&value.to_string()).map(|s| s.set).map_err(|e| e.to_string())
+        serde_json::from_str::<CachedSet<K>>(&value.to_string()).map(|s| s.replica_set).map_err(|e| e.to_string())
     }
 
     #[test]

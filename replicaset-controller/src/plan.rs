@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use common::{conditions, controller::ExplainPlan, pod_creation_pauses::PodCreationPause, pods::Phase};
+use common::{conditions, controller::SyncPlan, pod_creation_pauses::PodCreationPause, pods::Phase};
 
 use crate::{
     objects::{ReplicaSet, Status},
@@ -17,10 +17,6 @@ pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 pub struct Plan {
     /// The set as the cache showed it.
     pub set: Arc<ReplicaSet>,
-    /// Orphans that the selector matches, to be adopted.
-    pub orphans_to_adopt: Vec<SharedPod>,
-    /// Pods of the set that the selector no longer matches, to be released.
-    pub pods_to_release: Vec<SharedPod>,
     /// The Pods to create or delete if every adoption succeeds.
     pub pod_changes: PodChanges,
     /// The result of [`Self::pod_changes`] if every request is granted.
@@ -46,8 +42,8 @@ pub enum PodChangesOutcome {
     PodsHaveChanged,
     /// The API server refused a creation or a deletion of a Pod, or its answer was lost.
     RequestFailed {
-        /// The failed operation, which is the reason in the condition `ReplicaFailure`.
-        reason: FailedPodOperation,
+        /// The failed operation, which determines the reason in the condition `ReplicaFailure`.
+        operation: FailedPodOperation,
         /// Message of the error, for the condition `ReplicaFailure`.
         message: String,
     },
@@ -64,7 +60,7 @@ pub enum FailedPodOperation {
 
 impl FailedPodOperation {
     /// Returns the reason in the condition `ReplicaFailure`.
-    pub fn as_str(self) -> &'static str {
+    pub fn condition_reason(self) -> &'static str {
         match self {
             Self::Create => "FailedCreate",
             Self::Delete => "FailedDelete",
@@ -107,11 +103,6 @@ impl PodChanges {
     /// Whether Pods may be created or deleted now.
     pub fn is_pod_change_allowed(&self) -> bool {
         !matches!(self, Self::NotAllowed(_) | Self::CreationPaused(_) | Self::DelayedAfterFailures(_))
-    }
-
-    /// True only for `Create` and `Delete`.
-    pub fn creates_or_deletes_pods(&self) -> bool {
-        matches!(self, Self::Create { .. } | Self::Delete { .. })
     }
 }
 
@@ -157,7 +148,7 @@ impl fmt::Display for DeletionReason {
     }
 }
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         let s = &self.status;
         let terminating = s.terminating_replicas.map_or_else(String::new, |n| format!(", {n} terminating"));
@@ -176,8 +167,9 @@ impl ExplainPlan for Plan {
             PodChanges::NotAllowed(why) => out.push(format!("Pods are neither created nor deleted: {why}")),
             PodChanges::CreationPaused(pause) => out.push(format!("no Pods are created: {pause}")),
             PodChanges::UnusableTemplate(problem) => out.push(format!("no Pod can be created: {problem}")),
-            PodChanges::DelayedAfterFailures(FailedPodBackoff { failed_pod_count: pods, remaining_delay: left }) => {
-                out.push(format!("{pods} Pods failed without ever being ready: next creation in {}", seconds(*left)));
+            PodChanges::DelayedAfterFailures(FailedPodBackoff { failed_pod_count, remaining_delay }) => {
+                let delay = seconds(*remaining_delay);
+                out.push(format!("{failed_pod_count} Pods failed without ever being ready: next creation in {delay}"));
             }
             PodChanges::NoChange | PodChanges::Create { .. } | PodChanges::Delete { .. } => {}
         }
@@ -185,7 +177,7 @@ impl ExplainPlan for Plan {
         let unready = s.replicas - s.ready_replicas;
         if unready > 0 {
             let more = if self.first_unready_pods.len() < unready.unsigned_abs() as usize { ", ..." } else { "" };
-            let names: Vec<&str> = self.first_unready_pods.iter().map(name).collect();
+            let names: Vec<&str> = self.first_unready_pods.iter().map(|pod| &*pod.meta().name).collect();
             out.push(format!("{unready} of {} Pods are not ready: {}{more}", s.replicas, names.join(", ")));
         }
         if let Some(wait) = self.time_until_next_available {
@@ -202,10 +194,6 @@ impl ExplainPlan for Plan {
     fn requeue_after(&self) -> Option<Duration> {
         self.requeue_after
     }
-}
-
-fn name(pod: &SharedPod) -> &str {
-    &pod.meta().name
 }
 
 fn seconds(wait: Duration) -> String {

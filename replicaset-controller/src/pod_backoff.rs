@@ -13,12 +13,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    clock::{Clock, Instant},
-    map::HashMap,
-    meta::Uid,
-    queue::BackoffSettings,
-};
+use common::prelude::*;
 use parking_lot::Mutex;
 
 use crate::snapshot::FailedPodBackoff;
@@ -109,12 +104,6 @@ impl FailedPodBackoffs {
         }
     }
 
-    pub(crate) fn record_deleted_pods(&self, set: &Uid, pods: &[Uid]) {
-        for pod in pods {
-            self.record_deleted_pod(set, pod);
-        }
-    }
-
     /// Records that Pods are about to be created for a set. The cache must show all Pods that were created for the set before.
     pub(crate) fn record_pod_creation(&self, set: &Uid) {
         if let Some(series) = self.sets.lock().get_mut(set) {
@@ -132,8 +121,9 @@ impl FailedPodBackoffs {
         let now = self.clock.monotonic_now();
         let sets = self.sets.lock();
         let series = sets.get(set)?;
-        let left = series.remaining_delay(now);
-        (!left.is_zero()).then_some(FailedPodBackoff { failed_pod_count: series.failed_pods, remaining_delay: left })
+        let remaining_delay = series.remaining_delay(now);
+        let failed_pod_count = series.failed_pods;
+        (!remaining_delay.is_zero()).then_some(FailedPodBackoff { failed_pod_count, remaining_delay })
     }
 }
 

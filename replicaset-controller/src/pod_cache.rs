@@ -4,11 +4,9 @@ use std::ops::Deref;
 
 use common::{
     head::ObjectHead,
-    meta::Meta,
-    object::{Object, Resource},
     pods::{PODS, Pod},
-    store::{ByController, OrphansByNamespace},
-    wire::{MessageSchema, messages},
+    prelude::*,
+    wire::MessageSchema,
 };
 use serde::Deserialize;
 
@@ -27,12 +25,6 @@ impl Deref for CachedPod {
     }
 }
 
-impl From<Pod> for CachedPod {
-    fn from(pod: Pod) -> Self {
-        Self(pod)
-    }
-}
-
 impl CachedPod {
     /// Returns the metadata of the Pod, which has no finalizers in the cache.
     pub fn meta(&self) -> &Meta {
@@ -44,11 +36,11 @@ impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
     type Indexes = (ByController, OrphansByNamespace);
 
-    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Pod::PROTOBUF_SCHEMA;
 
     const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> = Some(|head| {
-        let ours = [ReplicaSets::RESOURCE.kind, ReplicationControllers::RESOURCE.kind];
-        head.controller_kind().is_none_or(|kind| ours.contains(&kind))
+        let ours = [ReplicaSets::RESOURCE, ReplicationControllers::RESOURCE];
+        head.controller_kind().is_none_or(|kind| ours.iter().any(|resource| resource.kind() == kind))
     });
 
     fn meta(&self) -> &Meta {

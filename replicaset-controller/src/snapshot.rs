@@ -2,11 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use common::{
-    intern::Text,
-    pod_creation_pauses::PodCreationPause,
-    refs::{DependentClaims, Owner},
-};
+use common::{pod_creation_pauses::PodCreationPause, prelude::*};
 use jiff::Timestamp;
 
 use crate::{
@@ -32,23 +28,14 @@ pub struct Snapshot {
     pub pod_creation_pause: Option<PodCreationPause>,
     /// Count of active Pods by node: of all sets with the same owner, or of this set only. Empty if no Pods are ranked.
     pub colocated_pod_counts_by_node: BTreeMap<Text, usize>,
-    /// The reason to neither create nor delete Pods; `None` if the caches show all writes of this process for the set.
-    pub unobserved_write: Option<UnobservedWrite>,
+    /// The writes for the set that the caches do not show yet. Until they do, no Pods are created or deleted.
+    pub pending_writes: Option<PendingWrites>,
     /// The back-off after failed Pods; `None` if Pods may be created.
     pub failed_pod_backoff: Option<FailedPodBackoff>,
     /// The feature gates and `--tune` values that affect decisions.
     pub decision_settings: DecisionSettings,
     /// Wall-clock time of the sync.
     pub now: Timestamp,
-}
-
-/// Writes of this process that the caches do not show yet. Until they do, no Pods are created or deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnobservedWrite {
-    /// A description of these writes, as text for people.
-    pub write_description: String,
-    /// Longest time for which no Pods are created or deleted because of these writes.
-    pub max_wait: Duration,
 }
 
 /// The back-off of a set with Pods that fail without becoming ready (`--tune failed-pod-backoff=true`).
@@ -78,12 +65,12 @@ pub struct DecisionSettings {
 }
 
 impl DecisionSettings {
-    /// Whether `status` differs from `stored` enough to be written.
-    pub fn is_status_worth_writing(&self, status: &Status, stored: &Status) -> bool {
-        if self.drops_terminating_replicas && status.terminating_replicas != stored.terminating_replicas {
-            let others = Status { terminating_replicas: stored.terminating_replicas, ..status.clone() };
-            return others != *stored;
+    /// Whether `status` differs from `stored_status` enough to be written.
+    pub fn is_status_worth_writing(&self, status: &Status, stored_status: &Status) -> bool {
+        if self.drops_terminating_replicas {
+            let terminating_replicas = stored_status.terminating_replicas;
+            return Status { terminating_replicas, ..status.clone() } != *stored_status;
         }
-        status != stored
+        status != stored_status
     }
 }

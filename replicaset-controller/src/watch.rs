@@ -2,15 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    consistency::Ledger,
-    controller::{debounce_for_pods, priority_of_origin},
-    meta::{Meta, NamespacedName, Uid},
-    owners::{controlling_owner, find_potential_adopters},
-    pod_creation_pauses::PodCreationPauses,
-    queue::{Priority, Queue},
-    store::{CacheEvent, ChangeOrigin, Store},
-};
+use common::{pod_creation_pauses::PodCreationPauses, prelude::*};
 
 use crate::{
     kind::SetKind,
@@ -35,29 +27,26 @@ impl<K: SetKind> EventHandlers<K> {
     /// Enqueues the set of an event, after a debounce if only its status has changed.
     pub(crate) fn on_set_event(&self, event: &CacheEvent<CachedSet<K>>, origin: ChangeOrigin) {
         match event {
-            CacheEvent::Deleted(set) => self.forget_set(&set.replica_set().metadata.uid),
+            CacheEvent::Deleted(set) => self.forget_set(&set.meta().uid),
             // This process has usually written the status. In a large set, more Pods change soon, and one sync handles them
             // all.
             CacheEvent::Updated { old, new } => {
-                let (old, new) = (old.replica_set(), new.replica_set());
+                let (old, new) = (&old.replica_set, &new.replica_set);
                 if new.metadata.is_status_change_of(&old.metadata) {
-                    return self.queue.add_debounced(
-                        new.metadata.key(),
-                        debounce_for_pods(self.min_debounce_period, pod_count(new)),
-                    );
+                    return self.queue.add_debounced(new.metadata.key(), self.debounce_for_set(new));
                 }
             }
             _ => {}
         }
-        self.queue.add(event.meta().key(), priority_of_origin(origin));
+        self.queue.add(event.meta().key(), origin);
     }
 
     /// Removes everything that this process keeps about a deleted set.
-    pub(crate) fn forget_set(&self, set: &Uid) {
-        self.ledger.forget_owner(set);
-        self.pod_creation_pauses.forget(set);
+    pub(crate) fn forget_set(&self, set_uid: &Uid) {
+        self.ledger.forget_owner(set_uid);
+        self.pod_creation_pauses.forget(set_uid);
         if let Some(backoff) = &self.failed_pod_backoffs {
-            backoff.end_failure_series(set);
+            backoff.end_failure_series(set_uid);
         }
     }
 
@@ -73,12 +62,16 @@ impl<K: SetKind> EventHandlers<K> {
         if let Some(backoff) = &self.failed_pod_backoffs {
             self.record_for_backoff(backoff, event, origin);
         }
-        match event {
-            CacheEvent::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
-            CacheEvent::Added(pod) => self.add_adopters(pod.meta()),
-            CacheEvent::Updated { old, new } => self.on_pod_update(old, new),
-            CacheEvent::Deleted(pod) => self.on_pod_deletion(pod),
-            CacheEvent::Unreadable(pod) => self.add_owner(&pod.meta),
+        for owners in concerned_owners(event) {
+            match owners {
+                ConcernedOwners::Controller(pod) => self.add_owner(event, pod),
+                ConcernedOwners::Adopters(pod) => {
+                    let selects = |set: &CachedSet<K>| set.replica_set.selector.matches_orphan(&pod.labels);
+                    for set in find_potential_adopters(&self.replica_set_store, pod, selects) {
+                        self.queue.add(set.meta().key(), Priority::Normal);
+                    }
+                }
+            }
         }
     }
 
@@ -87,7 +80,7 @@ impl<K: SetKind> EventHandlers<K> {
     /// A Pod that is missing from a later list may have failed or been deleted; it does not count as failed.
     fn record_for_backoff(&self, backoff: &FailedPodBackoffs, event: &CacheEvent<CachedPod>, origin: ChangeOrigin) {
         let Some(set) = controlling_owner(&self.replica_set_store, event.meta()) else { return };
-        let (set, pod) = (&set.replica_set().metadata.uid, &event.meta().uid);
+        let (set, pod) = (&set.meta().uid, &event.meta().uid);
         match event {
             CacheEvent::Added(new) if new.is_ready() => backoff.end_failure_series(set),
             CacheEvent::Added(_) => backoff.record_new_pod(set, pod),
@@ -106,64 +99,40 @@ impl<K: SetKind> EventHandlers<K> {
         }
     }
 
-    fn on_pod_update(&self, old: &CachedPod, new: &CachedPod) {
-        let (before, after) = (old.meta(), new.meta());
-        if before.resource_version == after.resource_version {
-            return;
-        }
-        let moved = before.controller() != after.controller();
-        if moved {
-            self.add_owner(before);
-        }
-        if after.controller().is_some() {
-            if let Some(set) = controlling_owner(&self.replica_set_store, after) {
-                let set = set.replica_set();
-                let ripens = set.min_ready_seconds > 0 && !after.is_deleting() && !old.is_ready() && new.is_ready();
-                let counts = moved || old.is_active() != new.is_active() || before.labels != after.labels;
+    /// Returns the debounce for the larger of `spec.replicas` and `status.replicas`.
+    fn debounce_for_set(&self, set: &ReplicaSet) -> Duration {
+        let pod_count = set.replicas.max(usize::try_from(set.status.replicas).unwrap_or_default());
+        debounce_for_pods(self.min_debounce_period, pod_count)
+    }
+
+    /// Enqueues the set that controls the Pod with this metadata, which is the Pod's state before or after the event.
+    fn add_owner(&self, event: &CacheEvent<CachedPod>, pod: &Meta) {
+        let Some(set) = controlling_owner(&self.replica_set_store, pod) else { return };
+        let set = &set.replica_set;
+        let debounce = self.debounce_for_set(set);
+        let key = set.metadata.key();
+        match event {
+            CacheEvent::Updated { old, new } if std::ptr::eq(pod, new.meta()) => {
+                let ripens = set.min_ready_seconds > 0 && !pod.is_deleting() && !old.is_ready() && new.is_ready();
+                let counts = !is_same_owner(old, new)
+                    || old.is_active() != new.is_active()
+                    || old.meta().labels != new.meta().labels;
                 if !ripens && !counts {
-                    return self.queue.add_debounced(
-                        set.metadata.key(),
-                        debounce_for_pods(self.min_debounce_period, pod_count(set)).max(self.min_debounce_period),
-                    );
+                    return self.queue.add_debounced(key, debounce.max(self.min_debounce_period));
                 }
-                self.queue.add(set.metadata.key(), Priority::Normal);
+                self.queue.add(key.clone(), Priority::Normal);
                 if ripens {
                     let delay = Duration::from_secs(u64::from(set.min_ready_seconds.unsigned_abs()));
-                    self.queue.add_after(set.metadata.key(), delay);
+                    self.queue.add_after(key, delay);
                 }
             }
-        } else if moved || before.labels != after.labels {
-            self.add_adopters(after);
+            // The disappearance of a terminating Pod is not urgent, because the set was synced when the termination began.
+            CacheEvent::Deleted(last) => {
+                self.queue.add_debounced(key, if last.is_active() { Duration::ZERO } else { debounce });
+            }
+            _ => self.queue.add(key, Priority::Normal),
         }
     }
-
-    fn add_owner(&self, pod: &Meta) {
-        if let Some(set) = controlling_owner(&self.replica_set_store, pod) {
-            self.queue.add(set.replica_set().metadata.key(), Priority::Normal);
-        }
-    }
-
-    fn on_pod_deletion(&self, pod: &CachedPod) {
-        let Some(set) = controlling_owner(&self.replica_set_store, pod.meta()) else { return };
-        let set = set.replica_set();
-        // The disappearance of a terminating Pod is not urgent, because the set was synced when the termination began.
-        let delay =
-            if pod.is_active() { Duration::ZERO } else { debounce_for_pods(self.min_debounce_period, pod_count(set)) };
-        self.queue.add_debounced(set.metadata.key(), delay);
-    }
-
-    fn add_adopters(&self, pod: &Meta) {
-        for set in find_potential_adopters(&self.replica_set_store, pod, |set| {
-            set.replica_set().selector.matches_orphan(&pod.labels)
-        }) {
-            self.queue.add(set.replica_set().metadata.key(), Priority::Normal);
-        }
-    }
-}
-
-/// Returns `spec.replicas` or `status.replicas`, the larger of both.
-fn pod_count(set: &ReplicaSet) -> usize {
-    set.replicas.max(usize::try_from(set.status.replicas).unwrap_or_default())
 }
 
 /// Whether both versions of a Pod have the same controller.

@@ -2,12 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use common::{
-    intern::Text,
-    object::Object as _,
-    pod_creation_pauses::PodCreationPause,
-    refs::{self, Owner},
-};
+use common::{pod_creation_pauses::PodCreationPause, prelude::*, refs};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -15,7 +10,7 @@ use crate::{
     kind::{ReplicaSets, SetKind},
     objects::{CachedSet, ReplicaSet},
     pod_cache::CachedPod,
-    snapshot::{DecisionSettings, FailedPodBackoff, SharedPod, Snapshot, UnobservedWrite},
+    snapshot::{DecisionSettings, FailedPodBackoff, SharedPod, Snapshot},
 };
 
 /// Returns the fixed time of every sync in tests.
@@ -37,7 +32,7 @@ pub(crate) fn web_set_json(replicas: usize) -> Value {
 }
 
 pub(crate) fn decode_set(object: &Value) -> Arc<ReplicaSet> {
-    Arc::clone(serde_json::from_str::<CachedSet<ReplicaSets>>(&object.to_string()).unwrap().replica_set())
+    serde_json::from_str::<CachedSet<ReplicaSets>>(&object.to_string()).unwrap().replica_set
 }
 
 /// The JSON of a Pod, which each method changes.
@@ -112,7 +107,7 @@ impl PodBuilder {
 pub(crate) struct SnapshotBuilder {
     pub(crate) set: Value,
     pub(crate) pods: Vec<PodBuilder>,
-    pub(crate) has_unobserved_write: bool,
+    pub(crate) has_pending_writes: bool,
     pub(crate) pod_creation_pause: Option<PodCreationPause>,
     pub(crate) failed_pod_backoff: Option<FailedPodBackoff>,
     pub(crate) decision_settings: DecisionSettings,
@@ -123,7 +118,7 @@ pub(crate) fn set_with_pods(replicas: usize, pods: impl IntoIterator<Item = PodB
     SnapshotBuilder {
         set: web_set_json(replicas),
         pods: pods.into_iter().collect(),
-        has_unobserved_write: false,
+        has_pending_writes: false,
         pod_creation_pause: None,
         failed_pod_backoff: None,
         decision_settings: DecisionSettings {
@@ -144,8 +139,8 @@ pub(crate) fn ready_pods(count: usize) -> impl Iterator<Item = PodBuilder> {
 }
 
 impl SnapshotBuilder {
-    pub(crate) fn with_unobserved_write(mut self) -> Self {
-        self.has_unobserved_write = true;
+    pub(crate) fn with_pending_writes(mut self) -> Self {
+        self.has_pending_writes = true;
         self
     }
     pub(crate) fn with_terminating_set(mut self) -> Self {
@@ -174,9 +169,10 @@ impl SnapshotBuilder {
             terminating_pod_count: terminating,
             colocated_pod_counts_by_node: self.colocated_pod_counts_by_node.clone(),
             pod_creation_pause: self.pod_creation_pause,
-            unobserved_write: self.has_unobserved_write.then(|| UnobservedWrite {
-                write_description: "2 deleted pods".to_owned(),
+            pending_writes: self.has_pending_writes.then(|| PendingWrites {
+                description: "2 deleted pods".to_owned(),
                 max_wait: Duration::from_secs(9),
+                stale_resource: None,
             }),
             failed_pod_backoff: self.failed_pod_backoff,
             decision_settings: self.decision_settings,

@@ -104,7 +104,7 @@ fn pods() -> impl Strategy<Value = Vec<Value>> {
 }
 
 fn snapshot(set: &CachedSet<ReplicaSets>, pods: &[Value]) -> Snapshot {
-    let (set, now) = (Arc::clone(set.replica_set()), "2026-11-21T09:00:00Z".parse().unwrap());
+    let (set, now) = (Arc::clone(&set.replica_set), "2026-11-21T09:00:00Z".parse().unwrap());
     let owner = Owner::new(ReplicaSets::RESOURCE, &set.metadata);
     let pods = pods.iter().map(|pod| -> SharedPod { Arc::new(serde_json::from_str(&pod.to_string()).unwrap()) });
     let pods: Vec<SharedPod> = pods.filter(|pod| pod.is_active()).collect();
@@ -125,7 +125,7 @@ fn snapshot(set: &CachedSet<ReplicaSets>, pods: &[Value]) -> Snapshot {
         terminating_pod_count: usize::MAX,
         pod_creation_pause: None,
         colocated_pod_counts_by_node: BTreeMap::new(),
-        unobserved_write: None,
+        pending_writes: None,
         failed_pod_backoff: None,
         decision_settings: limits,
         now,

@@ -1,46 +1,9 @@
-//! Sets that wait for an event: for the deletion of a claim, or for a cache to show a write of this process.
+//! Sets that wait for the deletion of a claim.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use common::{
-    map::HashMap,
-    meta::{Meta, NamespacedName, ResourceVersion},
-    object::Resource,
-};
+use common::prelude::*;
 use parking_lot::Mutex;
-
-/// For each waiting set, the write of this process that a cache must show before the set is synced.
-///
-/// Pods, claims and revisions have separate watches, and an event of a claim or a revision enqueues no set. Without this list,
-/// a set is not synced if the event of its claim or revision comes after the event of its Pod.
-#[derive(Debug, Default)]
-pub(crate) struct AwaitedWrites(Mutex<BTreeMap<NamespacedName, (Resource, ResourceVersion)>>);
-
-impl AwaitedWrites {
-    /// Records the write that a set waits for; `None` if the set waits for no write.
-    pub(crate) fn record_awaited_write(&self, set: &NamespacedName, write: Option<(Resource, ResourceVersion)>) {
-        let mut awaited = self.0.lock();
-        match write {
-            Some(write) => awaited.insert(set.clone(), write),
-            None if awaited.is_empty() => None,
-            None => awaited.remove(set),
-        };
-    }
-
-    /// Removes and returns the sets that wait for this or an earlier version in the resource and namespace of `object`.
-    pub(crate) fn take_sets_waiting_for_version(&self, resource: Resource, object: &Meta) -> Vec<NamespacedName> {
-        let mut awaited = self.0.lock();
-        let is_reached = |set: &NamespacedName, (of, version): &(Resource, ResourceVersion)| {
-            *of == resource && *version <= object.resource_version && set.namespace == object.namespace
-        };
-        let reached: Vec<NamespacedName> =
-            awaited.iter().filter(|(set, write)| is_reached(set, write)).map(|(set, _)| set.clone()).collect();
-        for set in &reached {
-            awaited.remove(set);
-        }
-        reached
-    }
-}
 
 /// The claims that must be deleted before a waiting set can proceed, indexed by set and by claim.
 ///
@@ -56,32 +19,30 @@ struct AwaitedIndexes {
 }
 
 impl AwaitedVolumeClaims {
-    /// Replaces the claims that a set waits for.
     pub(crate) fn replace_claims_of_set(&self, set: &NamespacedName, claims: Vec<NamespacedName>) {
-        let mut directions = self.0.lock();
-        directions.remove(set);
+        let mut indexes = self.0.lock();
+        indexes.remove(set);
         for claim in &claims {
-            directions.sets_by_claim.entry(claim.clone()).or_default().insert(set.clone());
+            indexes.sets_by_claim.entry(claim.clone()).or_default().insert(set.clone());
         }
         if !claims.is_empty() {
-            directions.claims_by_set.insert(set.clone(), claims);
+            indexes.claims_by_set.insert(set.clone(), claims);
         }
     }
 
-    /// Removes a deleted set.
     pub(crate) fn forget_set(&self, set: &NamespacedName) {
         self.0.lock().remove(set);
     }
 
     /// Removes a deleted claim, and returns the sets that waited for it.
     pub(crate) fn take_sets_waiting_for(&self, claim: &NamespacedName) -> BTreeSet<NamespacedName> {
-        let mut directions = self.0.lock();
-        let sets = directions.sets_by_claim.remove(claim).unwrap_or_default();
+        let mut indexes = self.0.lock();
+        let sets = indexes.sets_by_claim.remove(claim).unwrap_or_default();
         for set in &sets {
-            if let Some(claims) = directions.claims_by_set.get_mut(set) {
+            if let Some(claims) = indexes.claims_by_set.get_mut(set) {
                 claims.retain(|other| other != claim);
                 if claims.is_empty() {
-                    directions.claims_by_set.remove(set);
+                    indexes.claims_by_set.remove(set);
                 }
             }
         }
@@ -105,8 +66,8 @@ impl AwaitedIndexes {
 #[cfg(test)]
 impl AwaitedVolumeClaims {
     pub(crate) fn len(&self) -> usize {
-        let directions = self.0.lock();
-        directions.sets_by_claim.len() + directions.claims_by_set.len()
+        let indexes = self.0.lock();
+        indexes.sets_by_claim.len() + indexes.claims_by_set.len()
     }
 }
 

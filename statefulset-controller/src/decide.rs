@@ -2,25 +2,24 @@
 //!
 //! If an earlier part of a sync ends differently than planned (a Pod could not be adopted, the name of a revision was taken),
 //! the later parts are decided again from the actual outcome. See [`plan_pod_work`], [`revisions::with_created_revision`],
-//! [`status`] and [`history::revisions_to_delete`].
+//! [`revisions::revisions_to_delete`] and [`status`].
 
-pub mod history;
 pub mod mismatch;
+pub mod ordinals;
 pub mod retention;
 pub mod revisions;
 pub mod rolling;
 pub mod scaling;
-pub mod situation;
 pub mod status;
 
 use std::sync::Arc;
 
 use crate::{
     objects::StatefulSet,
-    plan::{Plan, PodPlan, UnavailablePods, UnmanagedReason, mismatch::VolumeClaimMismatches, revisions::Revisions},
+    plan::{Plan, PodPlan, UnavailablePods, UnmanagedReason, VolumeClaimMismatches, revisions::Revisions},
     snapshot::{SharedPod, Snapshot},
 };
-use situation::PodsByOrdinal;
+use ordinals::PodsByOrdinal;
 
 /// The greatest number of claims that the Pods of a set may have together.
 ///
@@ -50,10 +49,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         plan.pod_plan = plan_pod_work(snapshot, &claimed, &plan.revisions);
         let work = plan.pod_plan.phases.iter().flat_map(|phase| &phase.work);
         let lowered = work.filter(|work| work.lowers_current_replicas()).count() as i32;
-        plan.status = status::complete_rollout(
-            set,
-            &status::with_lowered_current_replicas(&plan.pod_plan.status_before_work, lowered),
-        );
+        plan.status = status::status_after_work(set, &plan.pod_plan.status_before_work, lowered);
         plan.time_to_next_availability =
             status::time_to_next_availability(set, &claimed, &plan.status, snapshot.now, snapshot.now);
     }
@@ -74,9 +70,9 @@ pub fn unmanaged_reason(set: &StatefulSet, pods: usize) -> Option<UnmanagedReaso
 /// A terminating set only gets a status. For any other set, the steps are: label Pods that lack the label of their name, create
 /// and repair Pods in range, delete Pods out of range, delete outdated Pods. With `OrderedReady`, each step begins after the
 /// previous step is complete. Upstream: `updateStatefulSet`.
-pub fn plan_pod_work(snapshot: &Snapshot, claimed: &[SharedPod], revisions: &Revisions) -> PodPlan {
-    let situation = PodsByOrdinal::new(snapshot, claimed, revisions);
-    let mut plan = PodPlan { status_before_work: status::count_pods(&situation), ..PodPlan::default() };
+pub fn plan_pod_work(snapshot: &Snapshot, claimed_pods: &[SharedPod], revisions: &Revisions) -> PodPlan {
+    let ordinals = PodsByOrdinal::new(snapshot, claimed_pods, revisions);
+    let mut plan = PodPlan { status_before_work: status::count_pods(&ordinals), ..PodPlan::default() };
     if snapshot.features.is_max_unavailable_enabled {
         plan.unavailable_pods =
             Some(UnavailablePods { max_unavailable: rolling::max_unavailable(&snapshot.set), count: None });
@@ -85,14 +81,14 @@ pub fn plan_pod_work(snapshot: &Snapshot, claimed: &[SharedPod], revisions: &Rev
         plan.waiting_reasons.push(|| "the set is being deleted: its Pods are left to the garbage collector".to_owned());
         return plan;
     }
-    scaling::plan_pod_labels(&situation, &mut plan);
-    if scaling::plan_pods_in_range(&situation, &mut plan).is_break() {
+    scaling::plan_pod_labels(&ordinals, &mut plan);
+    if scaling::plan_pods_in_range(&ordinals, &mut plan).is_break() {
         return plan;
     }
-    if scaling::plan_condemned_pods(&situation, &mut plan).is_break() {
+    if scaling::plan_condemned_pods(&ordinals, &mut plan).is_break() {
         return plan;
     }
-    rolling::plan_rolling_update(&situation, &mut plan);
+    rolling::plan_rolling_update(&ordinals, &mut plan);
     plan
 }
 

@@ -71,34 +71,31 @@ mod watch;
 #[cfg(test)]
 mod world;
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     app::ProgramDefinition,
-    consistency::{Ledger, UnseenWrite},
-    controller::{Controller, Loop, Observation},
-    events::InvolvedObject,
-    informer::{AnyInformer, Informer, LabelFilteredInformer, handler_from_method},
-    io::{Io, Requeue, SyncError},
-    meta::{Meta, NamespacedName, Uid},
+    informer::LabelFilteredInformer,
     parsed::ParseCache,
-    queue::{BackoffSettings, Priority, Queue},
-    revision::template::PodTemplateWithRevisionData,
-    runtime::{LoopContext, LoopDefinition, RunningLoop},
+    pods::PODS,
+    prelude::*,
+    refs,
+    revision::{NumberEncoding, template::PodTemplateWithRevisionData},
     second_writer::OwnedWrites,
-    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tunable, WorkersFlag},
-    store::Store,
+    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Tunable, WorkersFlag},
 };
 use jiff::Timestamp;
 
 use crate::{
-    act::{NamesakeState, Note},
-    awaited::{AwaitedVolumeClaims, AwaitedWrites},
+    awaited::AwaitedVolumeClaims,
+    decide::status,
     metrics::ControllerMetrics,
-    objects::{CachedPod, CachedRevision, CachedVolumeClaim, POD_NAME_LABEL, STATEFUL_SETS, StatefulSet},
+    objects::{
+        CachedPod, CachedRevision, CachedVolumeClaim, POD_NAME_LABEL, STATEFUL_SETS, StatefulSet, parse_ordinal,
+    },
     plan::{Plan, UnmanagedReason},
     reports::ReportTimes,
-    snapshot::{FeatureSettings, Snapshot},
+    snapshot::{FeatureSettings, SharedPod, Snapshot},
     watch::EventHandlers,
 };
 
@@ -162,119 +159,50 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
 
 /// The control loop of StatefulSets, with its caches and the memory that it keeps between syncs.
 pub struct StatefulSetController {
-    queue: Queue<NamespacedName>,
     watch: Arc<EventHandlers>,
-    sets: Informer<StatefulSet>,
-    pods: LabelFilteredInformer<CachedPod>,
-    claims: Informer<CachedVolumeClaim>,
-    revisions: Informer<CachedRevision>,
-    ledger: Ledger,
-    awaited: Arc<AwaitedVolumeClaims>,
-    awaited_writes: Arc<AwaitedWrites>,
-    reports: Arc<ReportTimes>,
-    templates: Arc<ParseCache<PodTemplateWithRevisionData>>,
-    metrics: ControllerMetrics,
-    limits: FeatureSettings,
+    sets: Arc<Store<StatefulSet>>,
+    pods: Arc<LabelFilteredInformer<CachedPod>>,
+    claims: Arc<Store<CachedVolumeClaim>>,
+    revisions: Arc<Store<CachedRevision>>,
+    features: FeatureSettings,
 }
 
 fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
-    let queue = context.new_queue("statefulset", BackoffSettings::default());
+    let queue = context.new_queue("statefulset");
     let workers = context.settings.worker_count(&CONCURRENT_STATEFUL_SET_SYNCS);
-    let controller = StatefulSetController::new(context.clone(), queue.clone());
+    let controller = StatefulSetController::new(&context, queue.clone());
     Loop::start(STATEFUL_SET.name, context, Arc::new(controller), queue, workers)
 }
 
 impl StatefulSetController {
     /// Starts the informers. Their handlers enqueue keys in `queue`.
-    pub fn new(context: LoopContext, queue: Queue<NamespacedName>) -> Self {
-        let settings = Arc::clone(&context.settings);
-        let ledger = context.new_ledger();
-        let metrics = ControllerMetrics::new(&context.metrics);
-        let (awaited, awaited_writes): (Arc<AwaitedVolumeClaims>, Arc<AwaitedWrites>) = Default::default();
-        let reports: Arc<ReportTimes> = Arc::default();
-        let templates = Arc::new(ParseCache::default());
-        let store: Arc<Store<StatefulSet>> = Arc::default();
+    pub fn new(context: &LoopContext, queue: Queue<NamespacedName>) -> Self {
+        let settings = &context.settings;
+        let sets: Arc<Store<StatefulSet>> = Arc::default();
         let watch = Arc::new(EventHandlers {
-            queue: queue.clone(),
-            stateful_set_store: Arc::clone(&store),
-            ledger: ledger.clone(),
-            metrics: metrics.clone(),
-            awaited_volume_claims: Arc::clone(&awaited),
-            awaited_writes: Arc::clone(&awaited_writes),
-            report_times: Arc::clone(&reports),
-            template_cache: Arc::clone(&templates),
-        });
-        let sets = context.start_informer(store, handler_from_method(&watch, EventHandlers::on_set));
-        let pods = context.start_filtered_informer(POD_NAME_LABEL, handler_from_method(&watch, EventHandlers::on_pod));
-        let claims =
-            context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_volume_claim));
-        let revisions = context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_revision));
-        let limits = limits(&settings);
-        Self {
             queue,
-            watch,
+            stateful_set_store: Arc::clone(&sets),
+            ledger: context.ledger(),
+            metrics: ControllerMetrics::new(&context.metrics),
+            awaited_volume_claims: AwaitedVolumeClaims::default(),
+            report_times: ReportTimes::default(),
+            template_cache: ParseCache::default(),
+        });
+        context.start_informer(Arc::clone(&sets), handler_from_method(&watch, EventHandlers::on_set));
+        Self {
             sets,
-            pods,
-            claims,
-            revisions,
-            ledger,
-            awaited,
-            awaited_writes,
-            reports,
-            templates,
-            metrics,
-            limits,
+            pods: context.start_filtered_informer(POD_NAME_LABEL, handler_from_method(&watch, EventHandlers::on_pod)),
+            claims: context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_volume_claim)),
+            revisions: context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_revision)),
+            features: FeatureSettings {
+                is_max_unavailable_enabled: settings.is_feature_gate_on(&MAX_UNAVAILABLE_STATEFUL_SET),
+                compares_revisions_semantically: settings
+                    .is_feature_gate_on(&STATEFUL_SET_SEMANTIC_REVISION_COMPARISON),
+                replaces_stuck_pods: settings.is_tunable_on(&REPLACE_STUCK_PODS),
+                awaits_own_writes: settings.waits_for_own_writes(&STALE_CONTROLLER_CONSISTENCY_STATEFUL_SET),
+            },
+            watch,
         }
-    }
-
-    /// Registers the claims that a set waits for. The deletion of one of these claims enqueues the set.
-    fn await_claims(&self, set: &Meta, claims: &[String]) {
-        let claims: Vec<NamespacedName> = claims.iter().map(|name| NamespacedName::new(&set.namespace, name)).collect();
-        self.awaited.replace_claims_of_set(&set.key(), claims.clone());
-        // If a claim was deleted before this call, the event of the deletion enqueued nothing, so the set is enqueued here.
-        let is_deleted =
-            |claim: &NamespacedName| self.claims.store().with_metadata(&claim.namespace, &claim.name, |_| ()).is_none();
-        for claim in claims.iter().filter(|claim| is_deleted(claim)) {
-            self.awaited.take_sets_waiting_for(claim);
-            self.queue.add(set.key(), Priority::Normal);
-        }
-        // If the set was deleted before this call, its event removed nothing, so the awaited claims are removed here.
-        if self.sets.store().with_metadata(&set.namespace, &set.name, |_| ()).is_none() {
-            self.awaited.forget_set(&set.key());
-        }
-    }
-
-    /// Registers the write that a set waits for. The set is enqueued when the caches show this write.
-    fn await_write(&self, set: &NamespacedName) {
-        let write = |behind: &Option<(UnseenWrite, Duration)>| match behind {
-            Some((UnseenWrite::VersionNotReached { resource, written, .. }, _)) => Some((*resource, *written)),
-            _ => None,
-        };
-        let behind = || {
-            let uid = self.sets.store().with_metadata(&set.namespace, &set.name, |meta| meta.uid.clone());
-            uid.and_then(|uid| self.unseen_write_and_timeout(&uid))
-        };
-        loop {
-            let known = behind();
-            let awaited = write(&known);
-            self.awaited_writes.record_awaited_write(set, awaited);
-            if known.is_none() {
-                return self.queue.add(set.clone(), Priority::Normal);
-            }
-            // If the event of the write came before this call, it enqueued nothing, so the caches are checked again.
-            if awaited.is_none() || write(&behind()) == awaited {
-                return;
-            }
-        }
-    }
-}
-
-fn limits(settings: &OperatorSettings) -> FeatureSettings {
-    FeatureSettings {
-        is_max_unavailable_enabled: settings.is_feature_gate_on(&MAX_UNAVAILABLE_STATEFUL_SET),
-        compares_revisions_semantically: settings.is_feature_gate_on(&STATEFUL_SET_SEMANTIC_REVISION_COMPARISON),
-        replaces_stuck_pods: settings.is_tunable_on(&REPLACE_STUCK_PODS),
-        awaits_own_writes: settings.waits_for_own_writes(&STALE_CONTROLLER_CONSISTENCY_STATEFUL_SET),
     }
 }
 
@@ -282,60 +210,113 @@ impl Controller for StatefulSetController {
     type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = Note;
 
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("statefulset_controller_stale_sync_skips_total");
 
-    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
-        self.observe(key, now)
+    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Snapshot, NoSnapshot> {
+        let Self { watch, sets, pods, revisions, .. } = self;
+        let (set, _) = watch.ledger.read(sets, key, WaitPolicy::AllWrites, |_| HashSet::default())?;
+        let owner = Owner::new(STATEFUL_SETS, &set.metadata);
+        let revisions = revisions.list_controlled_and_orphans(&set.metadata)?;
+        let pods = pods.store().list_controlled_and_orphans(&set.metadata)?;
+        let is_member = |pod: &SharedPod| parse_ordinal(&set.metadata.name, &pod.meta().name).is_some();
+        // With a malformed selector, nothing is claimed, and the plan reports the selector.
+        let revisions = refs::claim_dependents(&owner, &set.selector, revisions, |_| true).unwrap_or_default();
+        let pods = refs::claim_dependents(&owner, &set.selector, pods, is_member).unwrap_or_default();
+        let claimed_pods: Vec<&SharedPod> = pods.to_keep.iter().chain(&pods.to_adopt).collect();
+        // The claims of a set that is not managed are not read.
+        let volume_claims = match decide::unmanaged_reason(&set, claimed_pods.len()) {
+            None => self.claims_of(&set, &claimed_pods)?,
+            Some(_) => BTreeMap::new(),
+        };
+        let parse = |raw: &_| PodTemplateWithRevisionData::new(Clone::clone(raw), NumberEncoding::Doubles);
+        let template = watch.template_cache.get_or_parse(&owner.uid, &set.template, parse);
+        let template =
+            template.map_err(|error| SyncError::new(SyncErrorClass::Template, format!("cannot make {error}")))?;
+        let reported_mismatches = watch.report_times.reported_mismatches(&owner.uid);
+        let features = self.features;
+        Ok(Snapshot { set, template, owner, revisions, pods, volume_claims, reported_mismatches, features, now })
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, SyncError> {
-        act::act(snapshot, plan, io).await
-    }
-
-    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
-        (InvolvedObject::new(STATEFUL_SETS, &snapshot.set.metadata), snapshot.owner.uid.clone())
-    }
-
-    fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
-        let set = &snapshot.set;
-        let key = set.metadata.key();
-        match note {
-            Note::UnmanagedReason(UnmanagedReason::Selector(error)) => {
-                tracing::error!(logger = "statefulset", key = %key, err = %error, "Error converting StatefulSet selector");
+    /// Sends the requests of a plan. If an adoption fails or the revision gets another name, decides the work on Pods again.
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Self>) -> Result<Requeue, SyncError> {
+        let Snapshot { set, owner, pods, .. } = snapshot;
+        if let Some(reason) = &plan.unmanaged_reason {
+            let key = set.metadata.key();
+            match reason {
+                UnmanagedReason::Selector(error) => io.update_memory(|_| {
+                    let text = "Error converting StatefulSet selector";
+                    tracing::error!(logger = "statefulset", key = %key, err = %error, "{text}");
+                }),
+                UnmanagedReason::TooManyClaims { .. } => {
+                    io.record_event(EventType::Warning, "TooManyClaims", reason.to_string());
+                    io.update_memory(|_| {
+                        tracing::warn!(logger = "statefulset", key = %key, err = %reason, "StatefulSet is not managed");
+                    });
+                }
             }
-            Note::UnmanagedReason(problem @ UnmanagedReason::TooManyClaims { .. }) => {
-                tracing::warn!(logger = "statefulset", key = %key, err = %problem, "StatefulSet is not managed");
-            }
-            Note::RolloutProgress(unavailable) => self.metrics.record_unavailable_pods(set, unavailable),
-            Note::AwaitedClaims(claims) => self.await_claims(&set.metadata, &claims),
-            Note::MismatchReported(difference, at) => {
-                self.reports.add_mismatch_report(&snapshot.owner.uid, difference, at);
-            }
-            Note::HiddenPod(pod) => self.pods.add_object_hidden_from_watch(*pod),
-            Note::NameTaken { pod, at, is_reported: examined } => {
-                self.reports.add_refused_creation(&snapshot.owner.uid, pod, at, examined);
-            }
+            return Ok(Requeue::AfterPlannedDelay);
         }
+        for mismatch in &plan.mismatches_to_report {
+            io.record_event(EventType::Warning, "ClaimMismatch", mismatch.to_string());
+            let (difference, now) = (mismatch.describe_difference(), io.now());
+            io.update_memory(|Self { watch, .. }| watch.report_times.add_mismatch_report(&owner.uid, difference, now));
+        }
+
+        act::adopt_revisions(snapshot, io).await?;
+        let claim = ChildClaim::new(owner, PODS, &pods.to_adopt, &pods.to_release);
+        let mut claim = claim.with_adoption_labels(act::missing_labels).send(io).await;
+        claim.record_event_if_denied(io);
+        claim.take_claim_result().map_err(|error| error.with_context("cannot claim Pods"))?;
+        for labelled in claim.adopted_children().filter(|pod| pod.lacks_name_label()) {
+            let (pod, set) = (&labelled.meta().name, &set.metadata.name);
+            let message = format!("Update Pod {pod} in StatefulSet {set} successful");
+            io.record_event(EventType::Normal, "SuccessfulUpdate", message);
+        }
+        let claimed_pods: Vec<SharedPod> = pods.to_keep.iter().chain(claim.adopted_children()).cloned().collect();
+
+        let Some(revisions) = act::write_revision(snapshot, &plan.revisions, io).await? else {
+            return Ok(Requeue::AfterPlannedDelay);
+        };
+        // The plan assumes that every adoption succeeds and that the new revision gets its planned name.
+        let has_planned_name = revisions.update_revision.name == plan.revisions.update_revision.name;
+        let pod_plan = if claim.has_adopted_all() && has_planned_name {
+            Cow::Borrowed(&plan.pod_plan)
+        } else {
+            Cow::Owned(decide::plan_pod_work(snapshot, &claimed_pods, &revisions))
+        };
+        let (lowered, worked) = act::work_on_pods(snapshot, &revisions, &pod_plan, io).await;
+
+        io.update_memory(|controller| {
+            if let Some(unavailable_pods) = pod_plan.unavailable_pods {
+                controller.watch.metrics.record_unavailable_pods(set, unavailable_pods);
+            }
+            controller.await_claims(&set.metadata, &pod_plan.volume_claims_to_await);
+        });
+        let status = status::status_after_work(set, &pod_plan.status_before_work, lowered);
+        let status_written = act::write_status(snapshot, &status, io).await;
+        let forgotten = act::forget_revisions(snapshot, &revisions, &claimed_pods, io).await;
+        worked.and(status_written).and(forgotten)?;
+
+        // The next sync handles the remaining Pods. It starts only after the caches show the Pods that this sync created.
+        if pod_plan.deferred_pod_count > 0 {
+            return Ok(Requeue::After(Duration::ZERO));
+        }
+        let delay = status::time_to_next_availability(set, &claimed_pods, &status, snapshot.now, io.now());
+        Ok(delay.map_or(Requeue::AfterPlannedDelay, Requeue::After))
     }
 
-    fn observe_again(&self, snapshot: &Snapshot, pod: Arc<str>) -> Option<NamesakeState> {
-        let cached = self.pods.store().get_decoded(&snapshot.owner.namespace, &pod);
-        Some(NamesakeState {
-            cached_pod: cached,
-            refused_creations: self.reports.refused_creations(&snapshot.owner.uid, &pod),
-        })
+    fn object(snapshot: &Snapshot) -> InvolvedObject {
+        InvolvedObject::new(STATEFUL_SETS, &snapshot.set.metadata)
     }
 
-    fn record_plan(&self, snapshot: &Snapshot, _: &Plan) {
-        self.awaited_writes.record_awaited_write(&snapshot.set.metadata.key(), None);
-        self.reports
-            .remove_refused_creations(&snapshot.owner.uid, snapshot.pods.to_keep.iter().map(|pod| &*pod.meta().name));
+    fn record_plan(&self, Snapshot { owner, pods, .. }: &Snapshot, _: &Plan) {
+        let names = pods.to_keep.iter().map(|pod| &*pod.meta().name);
+        self.watch.report_times.remove_refused_creations(&owner.uid, names);
     }
 
     /// Reads released Pods and Pods without the watched label again, because the watch does not show the sync's writes to them.
@@ -345,20 +326,8 @@ impl Controller for StatefulSetController {
         for pod in snapshot.pods.to_release.iter().chain(snapshot.pods_without_name_label()) {
             self.pods.reread_if_hidden_from_watch(pod.meta());
         }
-        if !self.sets.store().contains_object(&snapshot.set.metadata) {
+        if !self.sets.contains_object(&snapshot.set.metadata) {
             self.watch.forget_set(&snapshot.set);
         }
-    }
-
-    fn on_waiting(&self, key: &NamespacedName) {
-        self.await_write(key);
-    }
-
-    fn ledger(&self) -> Option<&Ledger> {
-        Some(&self.ledger)
-    }
-
-    fn informers(&self) -> Vec<&dyn AnyInformer> {
-        vec![&self.sets, &self.pods, &self.claims, &self.revisions]
     }
 }

@@ -47,10 +47,10 @@ impl ControllerMetrics {
 
     /// Sets the limit of unavailable Pods for a set, and the number of unavailable Pods if the plan counted them.
     pub fn record_unavailable_pods(&self, set: &StatefulSet, unavailable: UnavailablePods) {
-        let UnavailablePods { max_unavailable: limit, count: now } = unavailable;
-        self.max_unavailable.with_label_values(&labels(set)).set(f64::from(limit));
-        if let Some(now) = now {
-            self.unavailable.with_label_values(&labels(set)).set(f64::from(now));
+        let UnavailablePods { max_unavailable, count } = unavailable;
+        self.max_unavailable.with_label_values(&labels(set)).set(f64::from(max_unavailable));
+        if let Some(count) = count {
+            self.unavailable.with_label_values(&labels(set)).set(f64::from(count));
         }
     }
 

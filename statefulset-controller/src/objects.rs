@@ -8,10 +8,8 @@ use std::ops::Deref;
 
 use common::{
     head::ObjectHead,
-    meta::{Annotations, Meta},
-    object::{Object, Resource},
+    prelude::*,
     revision::{self, CONTROLLER_REVISIONS, NumberEncoding, RevisionData, RevisionWithData},
-    store::{ByController, OrphansByNamespace},
     template::defaults::apply_pod_template_defaults,
     wire::{MessageSchema, messages},
 };
@@ -25,16 +23,10 @@ pub use set::{
 };
 
 /// The resource that this controller syncs.
-pub const STATEFUL_SETS: Resource =
-    Resource { group: "apps", version: "v1", plural: "statefulsets", kind: "StatefulSet", is_namespaced: true };
+pub const STATEFUL_SETS: Resource = Resource::namespaced("apps", "v1", "statefulsets", "StatefulSet");
 /// The resource of claims: volumes that a Pod requests by name.
-pub const PERSISTENT_VOLUME_CLAIMS: Resource = Resource {
-    group: "",
-    version: "v1",
-    plural: "persistentvolumeclaims",
-    kind: "PersistentVolumeClaim",
-    is_namespaced: true,
-};
+pub const PERSISTENT_VOLUME_CLAIMS: Resource =
+    Resource::namespaced("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
 
 /// Label of a Pod with the name of the revision that the Pod was created from.
 pub const REVISION_LABEL: &str = "controller-revision-hash";
@@ -78,25 +70,18 @@ impl Deref for CachedRevision {
     }
 }
 
-impl AsRef<revision::ControllerRevision> for CachedRevision {
-    fn as_ref(&self) -> &revision::ControllerRevision {
-        &self.revision
-    }
-}
-
 impl Object for CachedRevision {
     const RESOURCE: Resource = CONTROLLER_REVISIONS;
     type Indexes = (ByController, OrphansByNamespace);
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::CONTROLLER_REVISION);
     const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
-        Some(|head| head.controller_kind().is_none_or(|kind| kind == STATEFUL_SETS.kind));
+        Some(|head| head.controller_kind().is_none_or(|kind| kind == STATEFUL_SETS.kind()));
 
     fn meta(&self) -> &Meta {
         &self.revision.meta
     }
 
     fn drop_unneeded_fields(&mut self) {
-        self.revision.meta.annotations = Annotations::default();
-        self.revision.meta.finalizers = Box::default();
+        self.revision.meta.drop_annotations_and_finalizers();
     }
 }

@@ -1,88 +1,19 @@
-//! Reads the [`Snapshot`] of a set from the caches.
+//! Reads the claims of a set's Pods, and registers the claims that a set waits for.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use common::{
-    consistency::{LedgerCache, UnseenWrite},
-    controller::Observation,
-    io::SyncError,
-    map::HashSet,
-    meta::{NamespacedName, Uid},
-    object::CachedObjectError,
-    refs::{self, Owner},
-    revision::{NumberEncoding, template::PodTemplateWithRevisionData},
-    store::{ByController, IndexValue, OrphansByNamespace},
-};
-use jiff::Timestamp;
+use common::{object::CachedObjectError, prelude::*};
 
 use crate::{
     StatefulSetController,
-    decide::{self, retention, situation::missing_ordinals},
-    objects::{STATEFUL_SETS, StatefulSet, parse_ordinal},
-    snapshot::{SharedPod, SharedVolumeClaim, Snapshot},
+    decide::{ordinals::missing_ordinals, retention},
+    objects::StatefulSet,
+    snapshot::{SharedPod, SharedVolumeClaim},
 };
 
 impl StatefulSetController {
-    pub(crate) fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
-        let store = self.sets.store();
-        let known = store.with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
-        if let Some(behind) = known.as_ref().and_then(|uid| self.unseen_write_and_timeout(uid)) {
-            return Ok(Observation::waiting_for_own_writes(behind));
-        }
-        // The set is read after the check of the caches, so it includes the writes of this process.
-        let Some(set) = store.get(&key.namespace, &key.name)? else { return Ok(Observation::Gone) };
-        if known.as_ref() != Some(&set.metadata.uid) {
-            // A new set of the same name has replaced the set that was checked.
-            return self.observe(key, now);
-        }
-        self.snapshot(set, now).map(Observation::Ready)
-    }
-
-    fn snapshot(&self, set: Arc<StatefulSet>, now: Timestamp) -> Result<Snapshot, SyncError> {
-        let owner = Owner::new(STATEFUL_SETS, &set.metadata);
-        let own = IndexValue::for_controller(&set.metadata);
-        let orphan = IndexValue::Text(owner.namespace.clone());
-        // Orphans that cannot be decoded are skipped, because only decoded objects may be adopted.
-        let mut revisions = self.revisions.store().list_by_index(ByController, &own)?;
-        revisions.extend(self.revisions.store().list_decoded_by_index(OrphansByNamespace, &orphan));
-        let mut pods: Vec<SharedPod> = self.pods.store().list_by_index(ByController, &own)?;
-        pods.extend(self.pods.store().list_decoded_by_index(OrphansByNamespace, &orphan));
-        let is_member = |pod: &SharedPod| parse_ordinal(&set.metadata.name, &pod.meta().name).is_some();
-        // With a malformed selector, nothing is claimed, and the plan reports the selector.
-        let revisions = refs::claim_dependents(&owner, &set.selector, revisions, |_| true).unwrap_or_default();
-        let pods = refs::claim_dependents(&owner, &set.selector, pods, is_member).unwrap_or_default();
-        let claimed: Vec<&SharedPod> = pods.to_keep.iter().chain(&pods.to_adopt).collect();
-        // The claims of a set that is not managed are not read.
-        let claims = match decide::unmanaged_reason(&set, claimed.len()) {
-            None => self.claims_of(&set, &claimed)?,
-            Some(_) => BTreeMap::new(),
-        };
-        let template = self
-            .templates
-            .get_or_parse(&owner.uid, &set.template, |raw| {
-                PodTemplateWithRevisionData::new(raw.clone(), NumberEncoding::Doubles)
-            })
-            .map_err(|error| SyncError::new("template", format!("cannot make {error}")))?;
-        let reported = self.reports.reported_mismatches(&owner.uid);
-        Ok(Snapshot {
-            template,
-            owner,
-            revisions,
-            pods,
-            volume_claims: claims,
-            reported_mismatches: reported,
-            features: self.limits,
-            now,
-            set,
-        })
-    }
-
     /// Returns the cached claims of all existing Pods of a set, and of the Pods that this sync may create.
-    fn claims_of(
+    pub(crate) fn claims_of(
         &self,
         set: &StatefulSet,
         pods: &[&SharedPod],
@@ -97,7 +28,7 @@ impl StatefulSetController {
             let (mut stale, pod) = (false, set.pod_name(ordinal));
             for template in &set.volume_claim_templates {
                 let name = set.volume_claim_name(template, ordinal);
-                if let Some(claim) = self.claims.store().get(&set.metadata.namespace, &name)? {
+                if let Some(claim) = self.claims.get(&set.metadata.namespace, &name)? {
                     stale |= retention::is_volume_claim_stale(
                         set.volume_claim_retention_policy,
                         &claim.metadata.owners,
@@ -125,11 +56,22 @@ impl StatefulSetController {
         unreadable.map_or(Ok(claims), Err)
     }
 
-    /// Returns a write of this process that the caches do not show yet, and the longest time to wait for it.
-    pub(crate) fn unseen_write_and_timeout(&self, uid: &Uid) -> Option<(UnseenWrite, Duration)> {
-        let caches: [&dyn LedgerCache; 4] =
-            [&**self.pods.store(), &**self.claims.store(), &**self.sets.store(), &**self.revisions.store()];
-        self.ledger.first_unseen_write(uid, &caches, HashSet::default)
+    /// Registers the claims that a set waits for. The deletion of one of these claims enqueues the set.
+    pub(crate) fn await_claims(&self, set: &Meta, claim_names: &[String]) {
+        let (key, awaited_volume_claims) = (set.key(), &self.watch.awaited_volume_claims);
+        let claims: Vec<_> = claim_names.iter().map(|name| NamespacedName::new(&set.namespace, name)).collect();
+        awaited_volume_claims.replace_claims_of_set(&key, claims.clone());
+        // If a claim was deleted before this call, the event of the deletion enqueued nothing, so the set is enqueued here.
+        for claim in &claims {
+            if self.claims.with_metadata(&claim.namespace, &claim.name, |_| ()).is_none() {
+                awaited_volume_claims.take_sets_waiting_for(claim);
+                self.watch.queue.add(key.clone(), Priority::Normal);
+            }
+        }
+        // If the set was deleted before this call, its event removed nothing, so the awaited claims are removed here.
+        if self.sets.with_metadata(&set.namespace, &set.name, |_| ()).is_none() {
+            awaited_volume_claims.forget_set(&key);
+        }
     }
 }
 

@@ -1,18 +1,15 @@
 //! The plan of a sync: the revisions, the work on Pods in phases, and the status.
 
-mod explain;
-pub mod mismatch;
 pub mod revisions;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use common::{explain::BoundedLines, io::GroupConcurrency, meta::OwnerRef, selector::SelectorError};
+use common::{explain::BoundedLines, prelude::*, selector::SelectorError};
 
 use crate::{
     objects::{StatefulSet, Status},
     snapshot::{SharedPod, SharedVolumeClaim},
 };
-use mismatch::{VolumeClaimMismatch, VolumeClaimMismatches};
 use revisions::{RevisionRole, Revisions};
 
 /// The decisions of one sync, before its first request.
@@ -136,6 +133,14 @@ pub struct PodRepair {
     pub occasion: RepairOccasion,
 }
 
+impl PodRepair {
+    /// Creates a repair that changes nothing.
+    pub fn new(pod: &SharedPod, ordinal: i32, occasion: RepairOccasion) -> Self {
+        let (unusable_volume_claims, ownership_changes) = Default::default();
+        Self { pod: pod.clone(), ordinal, unusable_volume_claims, ownership_changes, pod_errors: None, occasion }
+    }
+}
+
 /// Changes of the owner references of claims. The garbage collector deletes a claim after its owners.
 #[derive(Clone, Debug, Default)]
 pub struct OwnershipChanges {
@@ -225,5 +230,93 @@ impl PodWork {
                 ..
             }
         )
+    }
+}
+
+/// The claims of Pods in range that do not match their templates, grouped by difference.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeClaimMismatches {
+    /// The differences, at most [`MAX_MISMATCHES`](crate::decide::mismatch::MAX_MISMATCHES).
+    pub listed_mismatches: Vec<VolumeClaimMismatch>,
+    /// Number of claims with a difference that is not listed.
+    pub unlisted_volume_claim_count: usize,
+}
+
+/// Claims that differ from their template in the same way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeClaimMismatch {
+    /// `metadata.name` of the claim template.
+    pub template_name: Text,
+    /// Name of the first claim with this difference.
+    pub first_volume_claim_name: String,
+    /// The difference in words.
+    pub shortfall: String,
+    /// Number of other claims of the template with the same difference.
+    pub further_volume_claim_count: usize,
+}
+
+impl VolumeClaimMismatch {
+    /// Returns the template and the difference, without the names of claims: one report covers all claims with this difference.
+    pub fn describe_difference(&self) -> String {
+        format!("{}: {}", self.template_name, self.shortfall)
+    }
+}
+
+impl fmt::Display for VolumeClaimMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { template_name, first_volume_claim_name, shortfall, further_volume_claim_count } = self;
+        write!(
+            f,
+            "PersistentVolumeClaim {first_volume_claim_name} does not match volumeClaimTemplate {template_name} and is used as it is: {shortfall}"
+        )?;
+        match further_volume_claim_count {
+            0 => Ok(()),
+            1 => f.write_str(" (1 more claim likewise)"),
+            count => write!(f, " ({count} more claims likewise)"),
+        }
+    }
+}
+
+impl SyncPlan for Plan {
+    fn situation(&self) -> String {
+        if self.unmanaged_reason.is_some() {
+            return String::new();
+        }
+        let counted = &self.pod_plan.status_before_work;
+        format!(
+            "{} Pods wanted: {} exist, {} ready, {} available; {} of revision {}, {} of revision {}",
+            self.set.replicas,
+            counted.replicas,
+            counted.ready_replicas,
+            counted.available_replicas,
+            counted.current_replicas,
+            counted.current_revision,
+            counted.updated_replicas,
+            counted.update_revision,
+        )
+    }
+
+    fn wait_reasons(&self) -> Vec<String> {
+        if let Some(reason) = &self.unmanaged_reason {
+            return vec![reason.to_string()];
+        }
+        let mut waiting = self.pod_plan.waiting_reasons.clone().into_vec();
+        if self.pod_plan.deferred_pod_count > 0 {
+            waiting.push(format!("{} more Pods are left to the next syncs", self.pod_plan.deferred_pod_count));
+        }
+        let VolumeClaimMismatches { listed_mismatches, unlisted_volume_claim_count } = &self.volume_claim_mismatches;
+        waiting.extend(listed_mismatches.iter().map(ToString::to_string));
+        if *unlisted_volume_claim_count > 0 {
+            waiting.push(format!("{unlisted_volume_claim_count} more claims do not match their volumeClaimTemplates"));
+        }
+        if let Some(wait) = self.time_to_next_availability {
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            waiting.push(format!("ready Pods are not available yet, the next in {seconds}s"));
+        }
+        waiting
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        self.time_to_next_availability
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{map::HashMap, meta::Uid};
+use common::prelude::*;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
@@ -76,12 +76,10 @@ struct SetReports {
 }
 
 impl ReportTimes {
-    /// Returns the claim mismatches of a set that were reported in Events.
     pub(crate) fn reported_mismatches(&self, set: &Uid) -> ReportedMismatches {
         self.0.lock().get(set).map(|reports| reports.differences.clone()).unwrap_or_default()
     }
 
-    /// Records that an Event reports a claim mismatch.
     pub(crate) fn add_mismatch_report(&self, set: &Uid, difference: String, now: Timestamp) {
         self.0.lock().entry(set.clone()).or_default().differences.add(difference, now);
     }
@@ -109,12 +107,10 @@ impl ReportTimes {
         }
     }
 
-    /// Removes the times of all Events about a deleted set.
     pub(crate) fn forget_set(&self, set: &Uid) {
         self.0.lock().remove(set);
     }
 
-    /// Returns the number of sets with recorded Events or refused creations.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.lock().len()

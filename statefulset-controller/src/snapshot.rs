@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{
-    refs::{DependentClaims, Owner},
-    revision::template::PodTemplateWithRevisionData,
-};
+use common::{prelude::*, revision::template::PodTemplateWithRevisionData};
 use jiff::Timestamp;
 
 use crate::{
@@ -34,7 +31,7 @@ pub struct Snapshot {
     /// Pods to keep, to adopt and to release.
     pub pods: DependentClaims<SharedPod>,
     /// Existing claims by name: the claims of all Pods of the set, and of the Pods that this sync may create
-    /// ([`missing_ordinals`](crate::decide::situation::missing_ordinals)).
+    /// ([`missing_ordinals`](crate::decide::ordinals::missing_ordinals)).
     pub volume_claims: BTreeMap<String, SharedVolumeClaim>,
     /// The claim mismatches of the set that were reported in Events.
     pub reported_mismatches: ReportedMismatches,

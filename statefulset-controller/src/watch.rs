@@ -3,19 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    consistency::Ledger,
-    controller::priority_of_origin,
-    meta::{Meta, NamespacedName},
-    object::Resource,
-    owners::{controlling_owner, find_potential_adopters},
     parsed::ParseCache,
-    queue::{Priority, Queue},
+    prelude::*,
     revision::{CONTROLLER_REVISIONS, template::PodTemplateWithRevisionData},
-    store::{CacheEvent, ChangeOrigin, Store},
 };
 
 use crate::{
-    awaited::{AwaitedVolumeClaims, AwaitedWrites},
+    awaited::AwaitedVolumeClaims,
     metrics::ControllerMetrics,
     objects::{CachedPod, CachedRevision, CachedVolumeClaim, PERSISTENT_VOLUME_CLAIMS, StatefulSet},
     reports::ReportTimes,
@@ -28,19 +22,17 @@ pub(crate) struct EventHandlers {
     pub(crate) stateful_set_store: Arc<Store<StatefulSet>>,
     pub(crate) ledger: Ledger,
     pub(crate) metrics: ControllerMetrics,
-    pub(crate) awaited_volume_claims: Arc<AwaitedVolumeClaims>,
-    pub(crate) awaited_writes: Arc<AwaitedWrites>,
-    pub(crate) report_times: Arc<ReportTimes>,
-    pub(crate) template_cache: Arc<ParseCache<PodTemplateWithRevisionData>>,
+    pub(crate) awaited_volume_claims: AwaitedVolumeClaims,
+    pub(crate) report_times: ReportTimes,
+    pub(crate) template_cache: ParseCache<PodTemplateWithRevisionData>,
 }
 
 impl EventHandlers {
-    /// Enqueues the set at every event.
     pub(crate) fn on_set(&self, event: &CacheEvent<StatefulSet>, origin: ChangeOrigin) {
         if let CacheEvent::Deleted(set) = event {
             self.forget_set(set);
         }
-        self.queue.add(event.meta().key(), priority_of_origin(origin));
+        self.queue.add(event.meta().key(), origin);
     }
 
     /// Removes a deleted set from the memory of the controller. Data under the name are kept if a new set has this name.
@@ -55,14 +47,13 @@ impl EventHandlers {
         }
         if successor.is_none() {
             self.awaited_volume_claims.forget_set(&meta.key());
-            self.awaited_writes.record_awaited_write(&meta.key(), None);
         }
     }
 
     /// Enqueues the sets that wait for a claim, and the sets to which a deleted claim belongs by its name: a pending Pod of the
     /// set needs the claim again. Upstream syncs these sets only at some other event.
     pub(crate) fn on_volume_claim(&self, event: &CacheEvent<CachedVolumeClaim>, _: ChangeOrigin) {
-        self.add_waiting(PERSISTENT_VOLUME_CLAIMS, event.meta());
+        self.add_sets_awaiting(&PERSISTENT_VOLUME_CLAIMS, event.meta());
         if let CacheEvent::Deleted(claim) = event {
             for set in self.awaited_volume_claims.take_sets_waiting_for(&claim.metadata.key()) {
                 self.queue.add(set, Priority::Normal);
@@ -85,13 +76,16 @@ impl EventHandlers {
         }
     }
 
-    /// Enqueues the sets that wait until the cache shows this revision.
     pub(crate) fn on_revision(&self, event: &CacheEvent<CachedRevision>, _: ChangeOrigin) {
-        self.add_waiting(CONTROLLER_REVISIONS, event.meta());
+        self.add_sets_awaiting(&CONTROLLER_REVISIONS, event.meta());
     }
 
-    fn add_waiting(&self, resource: Resource, object: &Meta) {
-        for set in self.awaited_writes.take_sets_waiting_for_version(resource, object) {
+    /// Enqueues the sets that wait until a cache shows the version of this object.
+    ///
+    /// Pods, claims and revisions have separate watches, and their events come in any order. Without this call, a set would not
+    /// be synced if the event of its claim or revision comes after the event of its Pod.
+    fn add_sets_awaiting(&self, resource: &Resource, object: &Meta) {
+        for set in self.ledger.take_keys_awaiting(resource, object) {
             self.queue.add(set, Priority::Normal);
         }
     }
@@ -104,59 +98,29 @@ impl EventHandlers {
         if origin == ChangeOrigin::Initial {
             return;
         }
-        match event {
-            CacheEvent::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
-            CacheEvent::Added(pod) => self.add_adopters(pod.meta()),
-            CacheEvent::Updated { old, new } => self.on_pod_update(old, new),
-            CacheEvent::Deleted(pod) => {
-                self.add_owner(pod.meta());
-                self.add_waiting_for_name(pod.meta());
-            }
-            CacheEvent::Unreadable(pod) => self.add_owner(&pod.meta),
-        }
-    }
-
-    fn on_pod_update(&self, old: &CachedPod, new: &CachedPod) {
-        let (before, after) = (old.meta(), new.meta());
-        if before.resource_version == after.resource_version {
-            return;
-        }
-        let moved = before.controller() != after.controller();
-        if moved {
-            self.add_owner(before);
-        }
-        if after.controller().is_some() {
-            if let Some(set) = controlling_owner(&self.stateful_set_store, after) {
-                self.queue.add(set.metadata.key(), Priority::Normal);
-                if set.min_ready_seconds > 0 && !old.is_ready() && new.is_ready() {
-                    let delay = Duration::from_secs(u64::from(set.min_ready_seconds.unsigned_abs()));
-                    self.queue.add_after(set.metadata.key(), delay);
-                }
-            }
-        } else if moved || before.labels != after.labels {
-            self.add_adopters(after);
-        }
-    }
-
-    fn add_owner(&self, pod: &Meta) {
-        if let Some(set) = controlling_owner(&self.stateful_set_store, pod) {
+        let selects = |set: &StatefulSet, labels: &_| set.selector.matches_orphan(labels);
+        for set in find_concerned_owners(&self.stateful_set_store, event, selects) {
             self.queue.add(set.metadata.key(), Priority::Normal);
+        }
+        if let CacheEvent::Updated { old, new } = event
+            && new.is_ready()
+            && !old.is_ready()
+            && let Some(set) = controlling_owner(&self.stateful_set_store, new.meta())
+            && set.min_ready_seconds > 0
+        {
+            let delay = Duration::from_secs(u64::from(set.min_ready_seconds.unsigned_abs()));
+            self.queue.add_after(set.metadata.key(), delay);
+        }
+        if let CacheEvent::Deleted(pod) = event {
+            self.add_set_waiting_for_name(pod.meta());
         }
     }
 
     /// Enqueues the set that could not create a Pod because the deleted Pod had the name. Upstream waits for the back-off.
-    fn add_waiting_for_name(&self, pod: &Meta) {
+    fn add_set_waiting_for_name(&self, pod: &Meta) {
         let Some((name, _)) = pod.name.rsplit_once('-') else { return };
         let Some(set) = self.stateful_set_store.get_decoded(&pod.namespace, name) else { return };
         if self.report_times.refused_creations(&set.metadata.uid, &pod.name).is_some() {
-            self.queue.add(set.metadata.key(), Priority::Normal);
-        }
-    }
-
-    fn add_adopters(&self, pod: &Meta) {
-        for set in
-            find_potential_adopters(&self.stateful_set_store, pod, |set| set.selector.matches_orphan(&pod.labels))
-        {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }

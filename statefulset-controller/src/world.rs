@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
     controller::Decision,
-    object::Object,
-    refs::{self, Owner},
+    prelude::*,
+    refs,
     revision::{NumberEncoding, RevisionData, template::PodTemplateWithRevisionData},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -20,12 +20,10 @@ use crate::{
     snapshot::{FeatureSettings, SharedPod, SharedRevision, Snapshot},
 };
 
-/// Returns the time of every sync in tests.
 pub(crate) fn sync_time() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
 
-/// Returns the time `seconds` before [`sync_time`].
 pub(crate) fn seconds_ago(seconds: i64) -> Timestamp {
     sync_time() - SignedDuration::from_secs(seconds)
 }
@@ -36,13 +34,11 @@ fn read<T: Object>(value: &Value) -> Arc<T> {
     Arc::new(object)
 }
 
-/// Returns the Pod template with image `img:<version>`.
 pub(crate) fn template(version: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{"name": "c", "image": format!("img:{version}")}]}})
 }
 
-/// Returns the `data` of the revision of a template.
 fn data(template: &Value) -> Value {
     let data = RevisionData::from_value(template.clone(), NumberEncoding::Doubles).unwrap();
     serde_json::from_slice(data.bytes()).unwrap()
@@ -87,7 +83,6 @@ pub(crate) fn empty_set(replicas: i32) -> World {
     }
 }
 
-/// A Pod under construction, in JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct PodBuilder(pub(crate) Value);
 
@@ -264,7 +259,6 @@ impl World {
         crate::decide::decide(&self.snapshot())
     }
 
-    /// Returns the requests of a sync, as an explanation lists them.
     pub(crate) fn actions(&self) -> Vec<String> {
         let snapshot = self.snapshot();
         Decision::<StatefulSetController>::with_forecast(&snapshot, snapshot.now).explain().actions

@@ -27,8 +27,8 @@ use statefulset_controller::{
     StatefulSetController,
     decide::{
         decide,
+        ordinals::{MAX_POD_CREATIONS_PER_SYNC, MAX_VOLUME_CLAIM_LOOKUPS_PER_SYNC, missing_ordinals},
         scaling::MAX_VOLUME_CLAIM_WRITES_PER_POD,
-        situation::{MAX_POD_CREATIONS_PER_SYNC, MAX_VOLUME_CLAIM_LOOKUPS_PER_SYNC, missing_ordinals},
     },
     objects::{CachedPod, CachedRevision, STATEFUL_SETS, StatefulSet, parse_ordinal},
     plan::{Plan, PodWork},

@@ -63,7 +63,7 @@ pub struct AttemptMeasurement<'a> {
 /// Receives the measurements of requests and attempts, for metrics.
 pub trait RequestCallbacks: Send + Sync {
     /// Called at the end of each attempt of a request, and when a watch has been opened or refused.
-    fn attempt_finished(&self, observation: AttemptMeasurement<'_>);
+    fn attempt_finished(&self, measurement: AttemptMeasurement<'_>);
     /// Called at the end of each request other than a watch. `took` includes all waits and attempts. `received` is the size of
     /// the last answer in bytes; `None` without an answer.
     fn request_finished(&self, _method: &str, _took: Duration, _received: Option<usize>) {}
@@ -72,7 +72,7 @@ pub trait RequestCallbacks: Send + Sync {
 }
 
 impl RequestCallbacks for () {
-    fn attempt_finished(&self, _observation: AttemptMeasurement<'_>) {}
+    fn attempt_finished(&self, _measurement: AttemptMeasurement<'_>) {}
 }
 
 /// Format of a patch, which the `Content-Type` header of the request names.
@@ -160,8 +160,8 @@ impl Api {
 
     /// Sets the observer that measures all requests. By default, requests are not measured.
     #[must_use]
-    pub fn with_request_callbacks(self, observer: Arc<dyn RequestCallbacks>) -> Self {
-        self.with(|inner| inner.observer = observer)
+    pub fn with_request_callbacks(self, callbacks: Arc<dyn RequestCallbacks>) -> Self {
+        self.with(|inner| inner.observer = callbacks)
     }
 
     /// Sets the shared record of writes, to which each write of this client is added.
@@ -241,7 +241,7 @@ impl Api {
     }
 
     /// Reads a collection, as JSON. `query` must be encoded already.
-    pub async fn list(&self, resource: Resource, namespace: &str, query: &str) -> Result<Bytes, Error> {
+    pub async fn list(&self, resource: &Resource, namespace: &str, query: &str) -> Result<Bytes, Error> {
         self.call(Call::list(resource, namespace, query, "application/json")).await
     }
 
@@ -250,7 +250,7 @@ impl Api {
     /// Neither the rate limit nor a timeout applies to watches.
     pub async fn watch(
         &self,
-        resource: Resource,
+        resource: &Resource,
         namespace: &str,
         query: &str,
         accept: &str,
@@ -286,14 +286,14 @@ impl Api {
         self.call(Call::replace(target, encode(body)?)).await
     }
 
-    /// Patches an object with `body`, in the format `kind`.
+    /// Patches an object with `body`, in the format `format`.
     pub async fn patch<B: Serialize + ?Sized>(
         &self,
         target: RequestTarget<'_>,
-        kind: PatchFormat,
+        format: PatchFormat,
         body: &B,
     ) -> Result<Bytes, Error> {
-        self.call(Call::patch(target, kind, encode(body)?)).await
+        self.call(Call::patch(target, format, encode(body)?)).await
     }
 
     /// Deletes an object under the preconditions in `options`.

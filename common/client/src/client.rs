@@ -147,13 +147,13 @@ pub fn build_client(config: &Config) -> Result<kube::Client, Error> {
 /// Builds the service that authenticates requests and sends them. Each service has its own connections.
 fn build_service(
     config: &Config,
-    patience: connection::PingLimits,
+    limits: connection::PingLimits,
 ) -> Result<
     impl Service<Request<Body>, Response = Response<Incoming>, Error = BoxError, Future: Send> + Clone + Send + 'static,
     Error,
 > {
     let failed = |e: kube::Error| Error::new("cannot set up the connection to the API server", &e);
-    let wire = Arc::new(connection::ServerConnections::new(config, patience)?);
+    let wire = Arc::new(connection::ServerConnections::new(config, limits)?);
     Ok(ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)

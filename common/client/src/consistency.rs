@@ -9,9 +9,15 @@
 //! store of four controllers. The [`Ledger`] replaces both mechanisms, and identifies each object. Upstream:
 //! `pkg/controller/util/consistency`, `ControllerExpectations`.
 
-use std::{sync::Arc, time::Duration};
+mod pending;
+#[cfg(test)]
+mod tests;
 
-use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, RwLock};
+
+pub use pending::{LedgerOwner, PendingWrites, ReadError, UnseenWrite, WaitPolicy};
 
 use crate::{
     clock::{Clock, Instant},
@@ -34,8 +40,14 @@ const GONE: Duration = Duration::from_secs(60);
 /// event of a child that another owner has adopted enqueues only the new owner.
 const CONFLICT_CHECK: Duration = Duration::from_millis(200);
 
+/// The longest delay between two checks of the caches by a sync that waits for them to show this process's writes.
+pub const STALE_CACHE_RECHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The caches of one loop. Clones share the list, so a cache that is added later is known to each holder.
+pub type LedgerCaches = Arc<RwLock<Vec<Arc<dyn LedgerCache>>>>;
+
 /// A cache that a [`Ledger`] checks for the writes of this process.
-pub trait LedgerCache {
+pub trait LedgerCache: Send + Sync {
     /// Returns the resource of the cached objects.
     fn resource(&self) -> Resource;
     /// Returns the newest version that the cache has reached.
@@ -65,49 +77,67 @@ impl<K: Object> LedgerCache for Store<K> {
     }
 }
 
-/// A write of this process that the caches do not show yet, so that the sync of the owner has to wait.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UnseenWrite {
-    /// The cache has not reached the version of a write.
-    #[error("read version: {read} is not as new as written version: {written} for group resource {resource}")]
-    VersionNotReached {
-        /// Resource of the written object.
-        resource: Resource,
-        /// `resourceVersion` that the write produced.
-        written: ResourceVersion,
-        /// `resourceVersion` that the cache has reached.
-        read: ResourceVersion,
-    },
-    /// The server refused writes to stale children, or no longer has the owner itself.
-    #[error("{count} {resource} have changed or are gone since the version in the cache")]
-    Conflicts {
-        /// Resource of the stale objects.
-        resource: Resource,
-        /// Number of objects with a stale state in the cache.
-        count: usize,
-    },
-    /// The cache shows deleted children as not terminating.
-    #[error("{count} deleted {resource} are not terminating in the cache yet")]
-    DeletionsNotShown {
-        /// Resource of the deleted children.
-        resource: Resource,
-        /// Number of deleted children that the cache shows as not terminating.
-        count: usize,
-    },
-    /// Children may still appear, because the answers to create requests were lost.
-    #[error("{count} {resource} may have been created by requests that were not answered")]
-    UnansweredCreations {
-        /// Resource of the children that may still appear.
-        resource: Resource,
-        /// Number of children that may still appear.
-        count: usize,
-    },
-}
-
-/// The writes of this process that its caches do not show yet, by the UID of the owner. Clones share the records.
+/// The writes of this process that its caches do not show yet, by owner. Clones share the records.
+///
+/// # Flow
+///
+/// The executor of a sync records each request and its answer under the owner of the sync. [`Ledger::read`] begins the next sync:
+/// it compares the record with the caches, and returns the object only if the sync need not wait.
+///
+/// # Guarantees
+///
+/// - Unless the policy is [`WaitPolicy::ConflictsOnly`], the object that [`Ledger::read`] returns is not older than any write in
+///   its record, also if the caches change during the call: the record is checked before the object is read, and both belong to
+///   the same UID.
+/// - Every wait ends: with the awaited state in the caches, or after the timeout of the ledger.
+///
+/// # Assumptions
+///
+/// The ledger knows every cache in which its controller looks for written objects ([`Ledger::add_cache`]). A write to a resource
+/// without such a cache is not awaited.
+///
+/// # Errors
+///
+/// A record is never an error. A record that the caches do not confirm before the timeout is dropped with a warning.
+///
+/// # Example
+///
+/// ```
+/// # use std::{sync::Arc, time::Duration};
+/// # use nonet_client::consistency::{Ledger, ReadError, WaitPolicy};
+/// # use nonet_objects::{map::HashSet, meta::{NamespacedName, ResourceVersion, Uid}, object::Object as _};
+/// # use nonet_client::store::{CacheEntry, Store};
+/// # #[derive(serde::Deserialize)]
+/// # struct Pod { metadata: nonet_objects::meta::Meta }
+/// # impl nonet_objects::object::Object for Pod {
+/// #     const RESOURCE: nonet_objects::object::Resource = nonet_objects::pods::PODS;
+/// #     type Indexes = ();
+/// #     fn meta(&self) -> &nonet_objects::meta::Meta { &self.metadata }
+/// # }
+/// # let at_version = |version: &str| {
+/// #     let json = serde_json::json!({"metadata": {"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": version}});
+/// #     CacheEntry::Decoded(Arc::new(serde_json::from_value::<Pod>(json).unwrap()))
+/// # };
+/// # let clock = nonet_platform::clock::Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 1);
+/// let ledger = Ledger::new(clock, Duration::from_secs(300));
+/// let pods: Arc<Store<Pod>> = Arc::default();
+/// ledger.add_cache(pods.clone());
+/// pods.put_entry(at_version("5"), &mut Vec::new());
+/// let key = NamespacedName::new("shop", "web");
+/// let read = || ledger.read(&pods, &key, WaitPolicy::AllWrites, |_| HashSet::default());
+///
+/// ledger.record_write(&Uid::new("u"), Pod::RESOURCE, ResourceVersion::parse("7"));
+/// assert!(matches!(read(), Err(ReadError::Pending(_))), "the cache is older than the write");
+/// pods.put_entry(at_version("7"), &mut Vec::new());
+/// assert!(read().is_ok());
+/// ```
 #[derive(Clone)]
 pub struct Ledger {
-    records: Arc<Mutex<HashMap<Uid, Record>>>,
+    records: Arc<Mutex<HashMap<LedgerOwner, Record>>>,
+    /// The keys whose syncs wait, each with the resource and the version that a cache must reach. The version is unknown if any
+    /// change of the resource may end the wait.
+    awaiting: Arc<Mutex<BTreeMap<NamespacedName, (Resource, ResourceVersion)>>>,
+    caches: LedgerCaches,
     clock: Clock,
     timeout: Duration,
 }
@@ -142,23 +172,23 @@ impl StaleObject {
     }
 
     /// Whether a cache still shows the object in this state.
-    fn is_shown(&self, caches: &[&dyn LedgerCache]) -> bool {
+    fn is_shown(&self, caches: &[Arc<dyn LedgerCache>]) -> bool {
         let Self { resource, namespace, name, uid, version } = self;
-        cache_of(caches, *resource).is_some_and(|cache| match version {
+        cache_of(caches, resource).is_some_and(|cache| match version {
             Some(version) => cache.shows_version(namespace, name, uid, *version),
             None => cache.shows_not_terminating(namespace, name, uid),
         })
     }
 }
 
-fn cache_of<'a>(caches: &[&'a dyn LedgerCache], resource: Resource) -> Option<&'a dyn LedgerCache> {
-    caches.iter().copied().find(|cache| cache.resource() == resource)
+fn cache_of<'a>(caches: &'a [Arc<dyn LedgerCache>], resource: &Resource) -> Option<&'a dyn LedgerCache> {
+    caches.iter().map(|cache| &**cache).find(|cache| cache.resource() == *resource)
 }
 
 /// Returns the resource of the first element, and the number of elements with that resource.
 fn count_first<'a>(shown: impl Iterator<Item = &'a StaleObject> + Clone) -> Option<(Resource, usize)> {
-    let resource = shown.clone().next()?.resource;
-    Some((resource, shown.filter(|shown| shown.resource == resource).count()))
+    let resource = &shown.clone().next()?.resource;
+    Some((resource.clone(), shown.filter(|shown| shown.resource == *resource).count()))
 }
 
 struct UnansweredCreationRecord {
@@ -171,23 +201,137 @@ struct UnansweredCreationRecord {
 impl Ledger {
     /// Creates an empty ledger. A record is dropped `timeout` after its last write, even if the caches do not show all writes.
     pub fn new(clock: Clock, timeout: Duration) -> Self {
-        Self { records: Arc::default(), clock, timeout }
+        Self::with_caches(clock, timeout, LedgerCaches::default())
     }
 
-    fn record(&self, owner: &Uid, note: impl FnOnce(&mut Record)) {
+    /// Creates an empty ledger that checks these caches, to which caches may be added later.
+    pub fn with_caches(clock: Clock, timeout: Duration, caches: LedgerCaches) -> Self {
+        Self { records: Arc::default(), awaiting: Arc::default(), caches, clock, timeout }
+    }
+
+    /// Adds a cache in which the writes of the controller appear.
+    pub fn add_cache(&self, cache: Arc<dyn LedgerCache>) {
+        self.caches.write().push(cache);
+    }
+
+    /// Reads an object that is not older than the writes in its record, with the writes that the caches do not show yet.
+    ///
+    /// `children` returns the UIDs of the object's children in the cache, and is called only if an answer was lost. If the sync
+    /// has to wait, the ledger remembers its key for [`Self::take_keys_awaiting`] and [`Self::is_awaited`].
+    ///
+    /// # Errors
+    /// If the object does not exist or cannot be decoded, or if the sync has to wait.
+    pub fn read<K: Object>(
+        &self,
+        store: &Store<K>,
+        key: &NamespacedName,
+        policy: WaitPolicy,
+        children: impl Fn(&Uid) -> HashSet<Uid>,
+    ) -> Result<(Arc<K>, Option<PendingWrites>), ReadError> {
+        loop {
+            let uid = store.with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
+            let pending = match &uid {
+                Some(uid) => self.check(uid, key, policy, || children(uid))?,
+                None => None,
+            };
+            // The object is read after its record, so that it is not older than a write that the record counts as seen. An object
+            // with another UID has replaced the checked one and is checked, too.
+            let object = store.get(&key.namespace, &key.name).map_err(ReadError::Unreadable)?;
+            let Some(object) = object else {
+                self.remember_awaiting(key, None);
+                return Err(ReadError::Gone);
+            };
+            if uid.as_ref() == Some(&object.meta().uid) {
+                return Ok((object, pending));
+            }
+        }
+    }
+
+    /// Checks the record of an owner for a sync of `key` that reads its objects itself, after this call. [`Self::read`] does both.
+    ///
+    /// # Errors
+    /// [`ReadError::Pending`] if the sync has to wait.
+    pub fn check(
+        &self,
+        owner: impl Into<LedgerOwner>,
+        key: &NamespacedName,
+        policy: WaitPolicy,
+        children: impl Fn() -> HashSet<Uid>,
+    ) -> Result<Option<PendingWrites>, ReadError> {
+        let owner = owner.into();
+        loop {
+            let unseen = self.first_unseen_write(&owner, &children);
+            // If the awaited event came before the key was remembered, it enqueued nothing, so the caches are checked again.
+            let is_remembered = self.remember_awaiting(key, unseen.as_ref().map(|(unseen, _)| unseen));
+            let Some((unseen, left)) = unseen else { return Ok(None) };
+            if !policy.waits_for(&unseen) {
+                return Ok(Some(PendingWrites::new(&unseen, left)));
+            }
+            if !is_remembered {
+                let pending = PendingWrites::new(&unseen, left.min(STALE_CACHE_RECHECK_INTERVAL));
+                return Err(ReadError::Pending(pending));
+            }
+        }
+    }
+
+    /// Remembers the version that the sync of a key awaits, and forgets the previous one. Returns true if the version is new.
+    fn remember_awaiting(&self, key: &NamespacedName, unseen: Option<&UnseenWrite>) -> bool {
+        let mut awaiting = self.awaiting.lock();
+        let awaited = match unseen {
+            Some(UnseenWrite::VersionNotReached { resource, written, .. }) => (resource.clone(), *written),
+            Some(UnseenWrite::Conflicts { resource, .. }) => (resource.clone(), ResourceVersion::UNKNOWN),
+            _ if awaiting.is_empty() => return false,
+            _ => {
+                awaiting.remove(key);
+                return false;
+            }
+        };
+        awaiting.insert(key.clone(), awaited.clone()) != Some(awaited)
+    }
+
+    /// Removes and returns the keys in the namespace of `object` with syncs that await its version, or an older one, in `resource`.
+    pub fn take_keys_awaiting(&self, resource: &Resource, object: &Meta) -> Vec<NamespacedName> {
+        let mut awaiting = self.awaiting.lock();
+        let is_reached = |key: &NamespacedName, (awaited, version): &(Resource, ResourceVersion)| {
+            awaited == resource
+                && version.is_known()
+                && *version <= object.resource_version
+                && key.namespace == object.namespace
+        };
+        let reached: Vec<NamespacedName> =
+            awaiting.iter().filter(|(key, awaited)| is_reached(key, awaited)).map(|(key, _)| key.clone()).collect();
+        for key in &reached {
+            awaiting.remove(key);
+        }
+        reached
+    }
+
+    /// Whether the sync of a key awaits this version, an older one, or any change of `resource`.
+    pub fn is_awaited(&self, key: &NamespacedName, resource: &Resource, version: ResourceVersion) -> bool {
+        let awaiting = self.awaiting.lock();
+        awaiting.get(key).is_some_and(|(awaited, least)| awaited == resource && *least <= version)
+    }
+
+    fn record(&self, owner: impl Into<LedgerOwner>, note: impl FnOnce(&mut Record)) {
         let mut records = self.records.lock();
-        let record = records.entry(owner.clone()).or_default();
+        let record = records.entry(owner.into()).or_default();
         record.at = Some(self.clock.monotonic_now());
         note(record);
     }
 
     /// Records an update, a patch or a status write, by the version that it produced.
-    pub fn record_write(&self, owner: &Uid, resource: Resource, version: ResourceVersion) {
+    pub fn record_write(&self, owner: impl Into<LedgerOwner>, resource: Resource, version: ResourceVersion) {
         self.record(owner, |record| raise_written_version(record, resource, version));
     }
 
     /// Records the creation or adoption of a child, which produced `version`.
-    pub fn record_creation(&self, owner: &Uid, resource: Resource, child: &Uid, version: ResourceVersion) {
+    pub fn record_creation(
+        &self,
+        owner: impl Into<LedgerOwner>,
+        resource: Resource,
+        child: &Uid,
+        version: ResourceVersion,
+    ) {
         self.record(owner, |record| {
             raise_written_version(record, resource, version);
             record.created.push(child.clone());
@@ -203,7 +347,12 @@ impl Ledger {
     ///
     /// `before` returns the UIDs of the children in the cache at the beginning of the sync. A new child is neither among these
     /// children nor among the children recorded as created.
-    pub fn record_unanswered_creation(&self, owner: &Uid, resource: Resource, before: impl FnOnce() -> HashSet<Uid>) {
+    pub fn record_unanswered_creation(
+        &self,
+        owner: impl Into<LedgerOwner>,
+        resource: Resource,
+        before: impl FnOnce() -> HashSet<Uid>,
+    ) {
         let until = self.clock.monotonic_now() + self.unanswered_creation_timeout();
         self.record(owner, |record| {
             let lost = record.lost.get_or_insert_with(|| UnansweredCreationRecord {
@@ -219,15 +368,22 @@ impl Ledger {
 
     /// Records the deletion of a child, before or after the request. A failed deletion must be undone with
     /// [`Ledger::cancel_deletion`].
-    pub fn record_deletion(&self, owner: &Uid, resource: Resource, namespace: &str, name: &str, child: &Uid) {
+    pub fn record_deletion(
+        &self,
+        owner: impl Into<LedgerOwner>,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        child: &Uid,
+    ) {
         let NamespacedName { namespace, name } = NamespacedName::new(namespace, name);
         let deleted = StaleObject { resource, namespace, name, uid: child.clone(), version: None };
         self.record(owner, |record| record.deleted.push(deleted));
     }
 
     /// Removes the record of a deletion that failed.
-    pub fn cancel_deletion(&self, owner: &Uid, child: &Uid) {
-        if let Some(record) = self.records.lock().get_mut(owner) {
+    pub fn cancel_deletion(&self, owner: impl Into<LedgerOwner>, child: &Uid) {
+        if let Some(record) = self.records.lock().get_mut(&owner.into()) {
             record.deleted.retain(|d| d.uid != *child);
         }
     }
@@ -237,7 +393,7 @@ impl Ledger {
     ///
     /// The syncs of the owner wait until the cache shows another version of the child, or no child. A sync before that would
     /// decide on the same state of the child, and its write would be refused.
-    pub fn record_conflict(&self, owner: &Uid, resource: Resource, child: &Meta) -> bool {
+    pub fn record_conflict(&self, owner: impl Into<LedgerOwner>, resource: Resource, child: &Meta) -> bool {
         let NamespacedName { namespace, name } = child.key();
         let (uid, version) = (child.uid.clone(), Some(child.resource_version));
         self.conflict(owner, StaleObject { resource, namespace, name, uid, version }, CONFLICT)
@@ -252,16 +408,16 @@ impl Ledger {
         self.conflict(owner, StaleObject { resource, namespace, name, uid, version: None }, GONE)
     }
 
-    fn conflict(&self, owner: &Uid, refused: StaleObject, wait: Duration) -> bool {
+    fn conflict(&self, owner: impl Into<LedgerOwner>, stale_object: StaleObject, wait: Duration) -> bool {
         let until = self.clock.monotonic_now() + wait.min(self.timeout);
         let mut has_waited_in_vain = false;
         self.record(owner, |record| {
             let mut unresolved = record.unresolved_conflicts.iter_mut();
-            if let Some((_, is_reported)) = unresolved.find(|(known, _)| known.is_same_state(&refused)) {
+            if let Some((_, is_reported)) = unresolved.find(|(known, _)| known.is_same_state(&stale_object)) {
                 has_waited_in_vain = !std::mem::replace(is_reported, true);
             }
-            record.conflicts.retain(|(known, _)| known.uid != refused.uid);
-            record.conflicts.push((refused, until));
+            record.conflicts.retain(|(known, _)| known.uid != stale_object.uid);
+            record.conflicts.push((stale_object, until));
         });
         has_waited_in_vain
     }
@@ -269,14 +425,14 @@ impl Ledger {
     /// Whether the syncs of the owner may have to wait for a cache to show a write to `resource`.
     ///
     /// Event handlers enqueue the owner only in this case, for example after the event of a child that this process created.
-    pub fn may_have_unseen_write(&self, owner: &Uid, resource: Resource) -> bool {
+    pub fn may_have_unseen_write(&self, owner: impl Into<LedgerOwner>, resource: &Resource) -> bool {
         let records = self.records.lock();
-        records.get(owner).is_some_and(|record| record.written.iter().any(|(written, _)| *written == resource))
+        records.get(&owner.into()).is_some_and(|record| record.written.iter().any(|(written, _)| written == resource))
     }
 
     /// Drops the record of a deleted owner.
-    pub fn forget_owner(&self, owner: &Uid) {
-        self.records.lock().remove(owner);
+    pub fn forget_owner(&self, owner: impl Into<LedgerOwner>) {
+        self.records.lock().remove(&owner.into());
     }
 
     /// Returns the first kind of write that the caches do not show yet, with the longest time to wait for it; `None` if the
@@ -287,11 +443,11 @@ impl Ledger {
     /// sync may begin before they end. Written versions, unanswered creations and deletions follow.
     pub fn first_unseen_write(
         &self,
-        owner: &Uid,
-        caches: &[&dyn LedgerCache],
+        owner: impl Into<LedgerOwner>,
         children: impl FnOnce() -> HashSet<Uid>,
     ) -> Option<(UnseenWrite, Duration)> {
-        let now = self.clock.monotonic_now();
+        let (owner, now) = (&owner.into(), self.clock.monotonic_now());
+        let caches = &**self.caches.read();
         let mut records = self.records.lock();
         let record = records.get_mut(owner)?;
         let age = record.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
@@ -313,16 +469,21 @@ impl Ledger {
             let wait = last.saturating_duration_since(now).min(left).min(CONFLICT_CHECK);
             return Some((UnseenWrite::Conflicts { resource, count }, wait));
         }
-        let read = |resource| cache_of(caches, resource).map_or(ResourceVersion::UNKNOWN, LedgerCache::version);
-        record.written.retain(|(resource, written)| read(*resource).is_known() && read(*resource) < *written);
-        if let Some((resource, written)) = record.written.first().copied() {
-            return Some((UnseenWrite::VersionNotReached { resource, written, read: read(resource) }, left));
+        let read =
+            |resource: &Resource| cache_of(caches, resource).map_or(ResourceVersion::UNKNOWN, LedgerCache::version);
+        record.written.retain(|(resource, written)| read(resource).is_known() && read(resource) < *written);
+        if let Some((resource, written)) = record.written.first().cloned() {
+            let read = read(&resource);
+            return Some((UnseenWrite::VersionNotReached { resource, written, read }, left));
         }
         if let Some(lost) = record.lost.as_ref().filter(|lost| lost.until > now) {
             let unknown = |uid: &&Uid| !lost.known.contains(*uid) && !record.created.contains(*uid);
             let count = lost.count.saturating_sub(children().iter().filter(unknown).count());
             if count > 0 {
-                return Some((UnseenWrite::UnansweredCreations { resource: lost.resource, count }, lost.until - now));
+                return Some((
+                    UnseenWrite::UnansweredCreations { resource: lost.resource.clone(), count },
+                    lost.until - now,
+                ));
             }
         }
         record.lost = None;
@@ -355,170 +516,5 @@ fn raise_written_version(record: &mut Record, resource: Resource, version: Resou
     match record.written.iter_mut().find(|(r, _)| *r == resource) {
         Some((_, known)) => *known = version.max(*known),
         None => record.written.push((resource, version)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::cell::RefCell;
-
-    const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
-
-    struct Fake {
-        version: RefCell<ResourceVersion>,
-        live: RefCell<Vec<Uid>>,
-    }
-
-    impl Fake {
-        fn at(version: &str, live: &[&str]) -> Self {
-            Self {
-                version: RefCell::new(ResourceVersion::parse(version)),
-                live: RefCell::new(live.iter().map(|u| Uid::new(u)).collect()),
-            }
-        }
-        fn children(&self) -> HashSet<Uid> {
-            self.live.borrow().iter().cloned().collect()
-        }
-    }
-
-    impl LedgerCache for Fake {
-        fn resource(&self) -> Resource {
-            PODS
-        }
-        fn version(&self) -> ResourceVersion {
-            *self.version.borrow()
-        }
-        fn shows_not_terminating(&self, _: &str, _: &str, uid: &Uid) -> bool {
-            self.live.borrow().contains(uid)
-        }
-        fn shows_version(&self, _: &str, _: &str, uid: &Uid, version: ResourceVersion) -> bool {
-            self.live.borrow().contains(uid) && *self.version.borrow() == version
-        }
-    }
-
-    fn ledger() -> (Ledger, Clock, Uid) {
-        let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        (Ledger::new(clock.clone(), Duration::from_secs(300)), clock, Uid::new("owner"))
-    }
-
-    /// COMMON-35.
-    #[tokio::test(start_paused = true)]
-    async fn an_owner_waits_until_the_cache_has_reached_its_writes() {
-        let (ledger, _, owner) = ledger();
-        let cache = Fake::at("5", &[]);
-        ledger.record_write(&owner, PODS, ResourceVersion::parse("10"));
-        ledger.record_write(&owner, PODS, ResourceVersion::parse("9"));
-        let behind = ledger.first_unseen_write(&owner, &[&cache], || cache.children()).unwrap().0;
-        assert_eq!(behind.to_string(), "read version: 5 is not as new as written version: 10 for group resource pods");
-        assert!(ledger.may_have_unseen_write(&owner, PODS) && !ledger.may_have_unseen_write(&Uid::new("other"), PODS));
-        *cache.version.borrow_mut() = ResourceVersion::parse("10");
-        assert_eq!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()), None);
-        assert!(ledger.is_empty() && !ledger.may_have_unseen_write(&owner, PODS));
-    }
-
-    /// COMMON-35.
-    #[tokio::test(start_paused = true)]
-    async fn a_deletion_seen_before_its_answer_does_not_block() {
-        let (ledger, _, owner) = ledger();
-        let cache = Fake::at("5", &["a"]);
-        for pod in ["a", "b"] {
-            ledger.record_deletion(&owner, PODS, "ns", pod, &Uid::new(pod));
-        }
-        let behind = ledger.first_unseen_write(&owner, &[&cache], || cache.children()).unwrap().0;
-        assert_eq!(behind, UnseenWrite::DeletionsNotShown { resource: PODS, count: 1 });
-        ledger.cancel_deletion(&owner, &Uid::new("a"));
-        assert_eq!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()), None);
-    }
-
-    /// COMMON-36.
-    #[tokio::test(start_paused = true)]
-    async fn a_lost_create_counts_until_an_unknown_child_appears_or_its_time_has_passed() {
-        let (ledger, clock, owner) = ledger();
-        let cache = Fake::at("20", &["old"]);
-        ledger.record_creation(&owner, PODS, &Uid::new("new"), ResourceVersion::parse("10"));
-        ledger.record_unanswered_creation(&owner, PODS, || cache.children());
-        cache.live.borrow_mut().push(Uid::new("new"));
-        let behind = |l: &Ledger| l.first_unseen_write(&owner, &[&cache], || cache.children()).map(|(b, _)| b);
-        assert_eq!(behind(&ledger), Some(UnseenWrite::UnansweredCreations { resource: PODS, count: 1 }));
-        cache.live.borrow_mut().push(Uid::new("stranger"));
-        assert_eq!(behind(&ledger), None);
-        ledger.record_unanswered_creation(&owner, PODS, || cache.children());
-        assert!(behind(&ledger).is_some());
-        clock.sleep(Duration::from_secs(66)).await;
-        assert_eq!(behind(&ledger), None);
-    }
-
-    /// COMMON-37.
-    #[tokio::test(start_paused = true)]
-    async fn an_owner_waits_for_the_newer_version_of_a_child_after_a_conflict() {
-        let (ledger, clock, owner) = ledger();
-        let cache = Fake::at("5", &["a", "b"]);
-        let child = |name: &str| Meta {
-            name: name.into(),
-            uid: Uid::new(name),
-            resource_version: ResourceVersion::parse("5"),
-            ..Meta::default()
-        };
-        let behind = || ledger.first_unseen_write(&owner, &[&cache], || cache.children());
-        for name in ["a", "a", "b", "gone"] {
-            ledger.record_conflict(&owner, PODS, &child(name));
-        }
-        let (conflicts, left) = behind().unwrap();
-        assert_eq!(conflicts, UnseenWrite::Conflicts { resource: PODS, count: 2 });
-        assert_eq!(conflicts.to_string(), "2 pods have changed or are gone since the version in the cache");
-        assert_eq!(left, CONFLICT_CHECK);
-        *cache.version.borrow_mut() = ResourceVersion::parse("6");
-        assert_eq!(behind(), None);
-        assert!(ledger.is_empty());
-
-        // If the conflict had another cause, no newer version appears, and the wait ends after its timeout.
-        ledger.record_conflict(&owner, PODS, &Meta { resource_version: ResourceVersion::parse("6"), ..child("a") });
-        assert!(behind().is_some());
-        clock.sleep(CONFLICT).await;
-        assert_eq!(behind(), None);
-    }
-
-    /// COMMON-37.
-    #[tokio::test(start_paused = true)]
-    async fn a_deleted_owner_waits_until_its_cache_shows_the_deletion() {
-        let (ledger, clock, _) = ledger();
-        let cache = Fake::at("5", &["a"]);
-        let owner = Uid::new("a");
-        let behind = || ledger.first_unseen_write(&owner, &[&cache], || cache.children());
-        ledger.record_missing_owner(&owner, PODS, &"shop".into(), &"a".into());
-        *cache.version.borrow_mut() = ResourceVersion::parse("6");
-        assert_eq!(behind().unwrap().0, UnseenWrite::Conflicts { resource: PODS, count: 1 }, "every version is stale");
-        let live = cache.live.take();
-        assert_eq!(behind(), None);
-        assert!(ledger.is_empty());
-
-        // If the server's answer was wrong, the cache still shows the owner, and the wait ends after its timeout.
-        *cache.live.borrow_mut() = live;
-        ledger.record_missing_owner(&owner, PODS, &"shop".into(), &"a".into());
-        assert!(behind().is_some());
-        clock.sleep(GONE).await;
-        assert_eq!(behind(), None);
-    }
-
-    /// COMMON-38.
-    #[tokio::test(start_paused = true)]
-    async fn every_wait_ends_with_the_timeout() {
-        let (ledger, clock, owner) = ledger();
-        let cache = Fake::at("5", &[]);
-        ledger.record_write(&owner, PODS, ResourceVersion::parse("10"));
-        clock.sleep(Duration::from_secs(299)).await;
-        assert!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()).is_some());
-        clock.sleep(Duration::from_secs(1)).await;
-        assert_eq!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()), None);
-    }
-
-    /// COMMON-38.
-    #[tokio::test(start_paused = true)]
-    async fn a_cache_of_unknown_version_does_not_block() {
-        let (ledger, _, owner) = ledger();
-        let cache = Fake::at("", &[]);
-        ledger.record_write(&owner, PODS, ResourceVersion::parse("10"));
-        assert_eq!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()), None);
     }
 }

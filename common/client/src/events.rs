@@ -85,7 +85,7 @@ impl InvolvedObject {
     pub fn without_version(resource: Resource, namespace: &str, name: &str, uid: Uid) -> Self {
         Self {
             api_version: Text::new(&resource.api_version()),
-            kind: Text::new(resource.kind),
+            kind: Text::new(resource.kind()),
             namespace: Text::new(namespace),
             name: Text::new(name),
             uid,
@@ -183,7 +183,7 @@ impl EventRecorder {
     pub fn record_event(
         &self,
         object: &InvolvedObject,
-        kind: EventType,
+        event_type: EventType,
         reason: impl Into<Cow<'static, str>>,
         message: String,
     ) {
@@ -193,20 +193,20 @@ impl EventRecorder {
             %object,
             kind = %object.kind,
             apiVersion = %object.api_version,
-            r#type = kind.as_str(),
+            r#type = event_type.as_str(),
             reason = &*reason,
             note = message,
             "Event occurred"
         );
         if let Some(tap) = &self.tap {
-            tap(object, kind, &reason, &message);
+            tap(object, event_type, &reason, &message);
         }
         let Some(queue) = &self.queue else { return };
         let at = self.stamp.next(self.clock.now());
         let recorded = RecordedEvent {
             source: self.source,
             object: object.clone(),
-            kind,
+            kind: event_type,
             reason: reason.clone(),
             message,
             recorded_at: at,

@@ -89,8 +89,8 @@ impl WriteGateKeeper {
     }
 
     /// Sets the versions that the predecessor wrote; `None` if they are unknown. Must be called before the gate opens.
-    pub fn set_versions_written_by_predecessor(&self, left: Option<WrittenVersions>) {
-        self.gate.opened.lock().left = left.map(Arc::new);
+    pub fn set_versions_written_by_predecessor(&self, versions: Option<WrittenVersions>) {
+        self.gate.opened.lock().left = versions.map(Arc::new);
     }
 
     /// Opens the gate until `deadline`, or moves the deadline of an open gate. The time in which the machine is suspended

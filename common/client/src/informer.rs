@@ -218,7 +218,7 @@ pub trait AnyInformer: Send + Sync {
     fn replay(&self);
     /// Waits until the cache shows the predecessor's writes, or, if these writes are unknown, until the cache is as new as the
     /// server was at the start of the term.
-    fn catch_up_with_predecessor<'a>(&'a self, succession: &'a LeadershipStart) -> futures::future::BoxFuture<'a, ()>;
+    fn catch_up_with_predecessor<'a>(&'a self, start: &'a LeadershipStart) -> futures::future::BoxFuture<'a, ()>;
 }
 
 impl<K: Object> Informer<K> {
@@ -254,12 +254,12 @@ impl<S: Sink> SinkInformer<S> {
             set_asked: Mutex::new(None),
             replay: Notify::new(),
         });
-        let resource = config.resource.unwrap_or(S::Object::RESOURCE);
+        let resource = config.resource.clone().unwrap_or(S::Object::RESOURCE);
         let (clock, failing) = (api.clock().clone(), config.stale_after);
         let sink = Arc::new(sink);
         let counted = match &config.metrics {
             Some(metrics) => {
-                let counted = metrics.informer_metrics(resource);
+                let counted = metrics.informer_metrics(&resource);
                 let (gauges, probed) = (counted.clone(), Arc::downgrade(&sink));
                 metrics.run_before_each_scrape(move || {
                     if let Some(sink) = probed.upgrade() {
@@ -268,11 +268,16 @@ impl<S: Sink> SinkInformer<S> {
                 });
                 counted
             }
-            None => InformerMetrics::unserved(resource),
+            None => InformerMetrics::unserved(&resource),
         };
         let reflector = reflect::Reflector::new(api, config, Arc::clone(&sink), Arc::clone(&shared), counted);
         let task = tokio::spawn(reflector.run());
         Self { resource, sink, shared, clock, failing, task }
+    }
+
+    /// Returns the sink that the informer keeps up to date.
+    pub fn sink(&self) -> &Arc<S> {
+        &self.sink
     }
 
     /// Returns a future that ends when the handlers have received the first list. The future does not borrow the informer. Its
@@ -289,9 +294,15 @@ impl<S> Drop for SinkInformer<S> {
     }
 }
 
+impl<S: Sink> AsRef<dyn AnyInformer> for SinkInformer<S> {
+    fn as_ref(&self) -> &(dyn AnyInformer + 'static) {
+        self
+    }
+}
+
 impl<S: Sink> AnyInformer for SinkInformer<S> {
     fn resource(&self) -> Resource {
-        self.resource
+        self.resource.clone()
     }
 
     fn informer_status(&self) -> InformerStatus {
@@ -327,16 +338,15 @@ impl<S: Sink> AnyInformer for SinkInformer<S> {
         self.shared.replay.notify_one();
     }
 
-    fn catch_up_with_predecessor<'a>(&'a self, succession: &'a LeadershipStart) -> futures::future::BoxFuture<'a, ()> {
+    fn catch_up_with_predecessor<'a>(&'a self, start: &'a LeadershipStart) -> futures::future::BoxFuture<'a, ()> {
         Box::pin(async move {
-            let until = succession
-                .versions_written_by_predecessor
-                .as_ref()
-                .map_or(RefreshTarget::Newest, |left| RefreshTarget::At(left.newest_written_version(self.resource)));
+            let until = start.versions_written_by_predecessor.as_ref().map_or(RefreshTarget::Newest, |versions| {
+                RefreshTarget::At(versions.newest_written_version(&self.resource))
+            });
             let asked = *self.shared.set_asked.lock();
             let shows = match until {
                 RefreshTarget::At(version) => self.sink.version() >= version,
-                RefreshTarget::Newest => asked.is_some_and(|asked| asked >= succession.leading_since),
+                RefreshTarget::Newest => asked.is_some_and(|asked| asked >= start.leading_since),
             };
             if self.is_synced() && shows {
                 return;

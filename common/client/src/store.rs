@@ -84,6 +84,14 @@ impl<K: Object> CacheEvent<K> {
             Self::Unreadable(m) => &m.meta,
         }
     }
+
+    /// Returns the object as the cache shows it after the event; `None` after a deletion, or if it cannot be decoded.
+    pub fn cached(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Added(new) | Self::Updated { new, .. } => Some(new),
+            Self::Deleted(_) | Self::Unreadable(_) => None,
+        }
+    }
 }
 
 /// Cause of a change of the cache, which handlers receive with the change.
@@ -126,8 +134,8 @@ fn names(meta: &Meta) -> (&str, &str) {
 }
 
 impl<K: Object> IndexData<K> {
-    fn find(bucket: &[CacheEntry<K>], meta: &Meta) -> Result<usize, usize> {
-        bucket.binary_search_by(|e| names(e.meta()).cmp(&names(meta)))
+    fn find(entries: &[CacheEntry<K>], meta: &Meta) -> Result<usize, usize> {
+        entries.binary_search_by(|e| names(e.meta()).cmp(&names(meta)))
     }
 
     fn change(&mut self, old: Option<&CacheEntry<K>>, new: Option<&CacheEntry<K>>) {
@@ -163,10 +171,10 @@ impl<K: Object> Inner<K> {
 
     /// Inserts an entry, or replaces the entry of the same key. If the object does not concern this controller, the entry of
     /// the key is removed instead.
-    fn put(&mut self, new: CacheEntry<K>, out: &mut Vec<CacheEvent<K>>) {
+    fn put(&mut self, new: CacheEntry<K>, events: &mut Vec<CacheEvent<K>>) {
         let key = names(new.meta());
         if new.as_decoded().is_some_and(|o| !o.is_cached()) {
-            return self.remove(key, out);
+            return self.remove(key, events);
         }
         let old = match self.objects.find_mut(hash(key), |e| names(e.meta()) == key) {
             Some(slot) => Some(std::mem::replace(slot, new.clone())),
@@ -175,33 +183,33 @@ impl<K: Object> Inner<K> {
                 None
             }
         };
-        self.changed(old, Some(new), out);
+        self.changed(old, Some(new), events);
     }
 
-    fn remove(&mut self, key: (&str, &str), out: &mut Vec<CacheEvent<K>>) {
+    fn remove(&mut self, key: (&str, &str), events: &mut Vec<CacheEvent<K>>) {
         if let Ok(entry) = self.objects.find_entry(hash(key), |e| names(e.meta()) == key) {
             let (old, _) = entry.remove();
-            self.changed(Some(old), None, out);
+            self.changed(Some(old), None, events);
         }
     }
 
     /// Updates the indexes, and appends the events that lead from `old` to `new`.
-    fn changed(&mut self, old: Option<CacheEntry<K>>, new: Option<CacheEntry<K>>, out: &mut Vec<CacheEvent<K>>) {
+    fn changed(&mut self, old: Option<CacheEntry<K>>, new: Option<CacheEntry<K>>, events: &mut Vec<CacheEvent<K>>) {
         for index in &mut self.indexes {
             index.change(old.as_ref(), new.as_ref());
         }
         match (old, new) {
             (Some(CacheEntry::Decoded(old)), Some(CacheEntry::Decoded(new))) if old.meta().uid == new.meta().uid => {
-                out.push(CacheEvent::Updated { old, new });
+                events.push(CacheEvent::Updated { old, new });
             }
-            (_, Some(CacheEntry::Unreadable(bad))) => out.push(CacheEvent::Unreadable(bad)),
+            (_, Some(CacheEntry::Unreadable(bad))) => events.push(CacheEvent::Unreadable(bad)),
             (old, new) => {
-                out.extend(old.map(|old| match old {
+                events.extend(old.map(|old| match old {
                     CacheEntry::Decoded(old) => CacheEvent::Deleted(old),
                     CacheEntry::Unreadable(bad) => CacheEvent::Unreadable(bad),
                 }));
                 if let Some(CacheEntry::Decoded(new)) = new {
-                    out.push(CacheEvent::Added(new));
+                    events.push(CacheEvent::Added(new));
                 }
             }
         }
@@ -277,6 +285,21 @@ impl<K: Object> Store<K> {
         self.bucket(index, value, |bucket| bucket.iter().filter_map(|entry| entry.read().ok()).collect())
     }
 
+    /// Returns the objects that `owner` controls, and then the orphans of its namespace. Skips orphans that could not be decoded,
+    /// because only decoded objects may be adopted.
+    ///
+    /// # Errors
+    /// If an object that `owner` controls is unreadable.
+    pub fn list_controlled_and_orphans<A, B>(&self, owner: &Meta) -> Result<Vec<Arc<K>>, CachedObjectError>
+    where
+        K::Indexes: HasIndex<ByController, A> + HasIndex<OrphansByNamespace, B>,
+    {
+        let mut objects = self.list_by_index(ByController, &IndexValue::for_controller(owner))?;
+        let namespace = IndexValue::Text(owner.namespace.clone());
+        objects.extend(self.list_decoded_by_index(OrphansByNamespace, &namespace));
+        Ok(objects)
+    }
+
     /// Returns the number of objects under an index value, including unreadable objects.
     pub fn count_by_index<I, At>(&self, index: I, value: &IndexValue) -> usize
     where
@@ -342,14 +365,14 @@ impl<K: Object> Store<K> {
         out
     }
 
-    /// Adds or updates an object, and appends the events to `out`. A state that is not newer than the cached state is ignored.
-    pub fn put_entry(&self, new: CacheEntry<K>, out: &mut Vec<CacheEvent<K>>) {
+    /// Adds or updates an object, and appends the events to `events`. A state that is not newer than the cached state is ignored.
+    pub fn put_entry(&self, new: CacheEntry<K>, events: &mut Vec<CacheEvent<K>>) {
         let version = new.meta().resource_version;
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
         let known = inner.find(names(new.meta())).map(|e| e.meta().resource_version);
         if known.is_none_or(|known| !version.is_known() || version > known) {
-            inner.put(new, out);
+            inner.put(new, events);
         }
     }
 
@@ -357,11 +380,11 @@ impl<K: Object> Store<K> {
     ///
     /// The version of the cache stays unchanged, because the watch has yet to deliver the other changes up to the version of
     /// the object.
-    pub fn put_entry_outside_watch(&self, new: CacheEntry<K>, out: &mut Vec<CacheEvent<K>>) {
+    pub fn put_entry_outside_watch(&self, new: CacheEntry<K>, events: &mut Vec<CacheEvent<K>>) {
         let mut inner = self.inner.write();
         let known = inner.find(names(new.meta())).map(|e| e.meta().resource_version);
         if known.is_none_or(|known| new.meta().resource_version > known) {
-            inner.put(new, out);
+            inner.put(new, events);
         }
     }
 
@@ -371,13 +394,13 @@ impl<K: Object> Store<K> {
         namespace: &str,
         name: &str,
         version: ResourceVersion,
-        out: &mut Vec<CacheEvent<K>>,
+        events: &mut Vec<CacheEvent<K>>,
     ) {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
         let is_newer = |known: &CacheEntry<K>| version.is_known() && known.meta().resource_version > version;
         if !inner.find((namespace, name)).is_some_and(is_newer) {
-            inner.remove((namespace, name), out);
+            inner.remove((namespace, name), events);
         }
     }
 
@@ -387,11 +410,11 @@ impl<K: Object> Store<K> {
         namespace: &str,
         name: &str,
         version: ResourceVersion,
-        out: &mut Vec<CacheEvent<K>>,
+        events: &mut Vec<CacheEvent<K>>,
     ) {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
-        inner.remove((namespace, name), out);
+        inner.remove((namespace, name), events);
     }
 
     /// Raises the version of the cache to `version`, up to which all events have arrived.
@@ -401,22 +424,27 @@ impl<K: Object> Store<K> {
     }
 
     /// Makes the cache equal to a list at `version`. Objects with an unchanged version cause no event.
-    pub fn replace_all_entries(&self, set: Vec<CacheEntry<K>>, version: ResourceVersion, out: &mut Vec<CacheEvent<K>>) {
+    pub fn replace_all_entries(
+        &self,
+        entries: Vec<CacheEntry<K>>,
+        version: ResourceVersion,
+        events: &mut Vec<CacheEvent<K>>,
+    ) {
         let mut inner = self.inner.write();
-        let mut keys: Vec<NamespacedName> = set.iter().map(|e| e.meta().key()).collect();
+        let mut keys: Vec<NamespacedName> = entries.iter().map(|e| e.meta().key()).collect();
         keys.sort();
         let mut gone: Vec<NamespacedName> = inner.objects.iter().map(|e| e.meta().key()).collect();
         gone.retain(|key| keys.binary_search(key).is_err());
         gone.sort();
         for key in gone {
-            inner.remove((&key.namespace, &key.name), out);
+            inner.remove((&key.namespace, &key.name), events);
         }
-        for new in set {
+        for new in entries {
             let meta = new.meta();
             let is_same =
                 |e: &CacheEntry<K>| e.meta().resource_version == meta.resource_version && e.meta().uid == meta.uid;
             if !inner.find(names(meta)).is_some_and(is_same) {
-                inner.put(new, out);
+                inner.put(new, events);
             }
         }
         inner.version = version;
@@ -436,8 +464,7 @@ mod tests {
     }
 
     impl Object for Thing {
-        const RESOURCE: Resource =
-            Resource { group: "", version: "v1", plural: "things", kind: "Thing", is_namespaced: true };
+        const RESOURCE: Resource = Resource::namespaced("", "v1", "things", "Thing");
         type Indexes = (ByController, OrphansByNamespace);
         fn meta(&self) -> &Meta {
             &self.metadata

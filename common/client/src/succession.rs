@@ -74,10 +74,10 @@ impl WriteLog {
         let version = version_of(answer);
         if version.is_known() {
             let mut noted = self.0.lock();
-            let newest = noted.newest.entry(target.resource).or_default();
+            let newest = noted.newest.entry(target.resource.clone()).or_default();
             *newest = version.max(*newest);
             if let Some(Recent { kinds, writes }) = &mut noted.recent
-                && kinds.contains(&(target.resource.group, target.resource.plural))
+                && kinds.contains(&(target.resource.group(), target.resource.plural()))
             {
                 if writes.len() == RECENT {
                     writes.pop_front();
@@ -123,8 +123,8 @@ impl WriteLog {
     }
 
     /// Keeps the versions that the predecessor wrote, to leave them in the Lease for the next leader, too.
-    pub fn inherit_written_versions(&self, left: &WrittenVersions) {
-        self.0.lock().inherited = left.clone();
+    pub fn inherit_written_versions(&self, versions: &WrittenVersions) {
+        self.0.lock().inherited = versions.clone();
     }
 
     /// Returns the versions to leave in the Lease; `None` while a write without an answer may still take effect.
@@ -172,7 +172,7 @@ struct AnnotationValue {
 
 impl WrittenVersions {
     /// Returns the version that a cache of `resource` must reach; unknown if the leader wrote none.
-    pub fn newest_written_version(&self, resource: Resource) -> ResourceVersion {
+    pub fn newest_written_version(&self, resource: &Resource) -> ResourceVersion {
         self.0.get(&resource.to_string()).copied().unwrap_or_default()
     }
 
@@ -203,9 +203,8 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
 
-    const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
-    const SETS: Resource =
-        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
+    const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
+    const SETS: Resource = Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet");
 
     /// COMMON-54.
     #[tokio::test(start_paused = true)]
@@ -223,7 +222,7 @@ mod tests {
         note(SETS, r#"{"kind":"Status","metadata":{},"status":"Success"}"#);
         let left = writes.written_versions_for_successor(clock.monotonic_now()).unwrap();
         assert_eq!(
-            (left.newest_written_version(PODS), left.newest_written_version(SETS)),
+            (left.newest_written_version(&PODS), left.newest_written_version(&SETS)),
             (ResourceVersion::parse("12"), ResourceVersion::UNKNOWN)
         );
         let text = left.to_annotation(3);
@@ -244,7 +243,7 @@ mod tests {
         writes.record_write_answer(RequestTarget::object(PODS, "shop", ""), answer, clock.monotonic_now());
         let left = writes.written_versions_for_successor(clock.monotonic_now()).unwrap();
         assert_eq!(
-            (left.newest_written_version(PODS), left.newest_written_version(SETS)),
+            (left.newest_written_version(&PODS), left.newest_written_version(&SETS)),
             (ResourceVersion::parse("41"), ResourceVersion::parse("9"))
         );
     }

@@ -68,8 +68,8 @@ impl OwnedWrites {
         Self { group, plural, subresource: "", required_fields_v1_text: "", required_label: None }
     }
 
-    fn is_of(&self, resource: Resource) -> bool {
-        self.group == resource.group && self.plural == resource.plural
+    fn is_of(&self, resource: &Resource) -> bool {
+        self.group == resource.group() && self.plural == resource.plural()
     }
 }
 
@@ -117,14 +117,14 @@ impl WriteSampler {
     }
 
     /// Whether the sampler examines the watch events of `resource`: some of its fields belong to loops of this process alone.
-    pub fn is_sampled(&self, resource: Resource) -> bool {
+    pub fn is_sampled(&self, resource: &Resource) -> bool {
         self.owned.iter().any(|(_, owned)| owned.is_of(resource))
     }
 
     /// Examines the object in a watch frame, unless [`SAMPLES`] is reached or this process has produced `version`.
     pub fn examine_watch_event(
         &self,
-        resource: Resource,
+        resource: &Resource,
         version: ResourceVersion,
         format: WireFormat,
         frame: &[u8],
@@ -174,15 +174,16 @@ impl WriteSampler {
 }
 
 /// Whether the latest entry of `managedFields` is a write that `owned` describes, made close to `now`.
-fn is_latest_write(owned: &OwnedWrites, object: &WatchedMetadata<'_>, now: Timestamp) -> bool {
-    let label = |key| object.labels.as_ref().and_then(|labels| labels.get(key)?.as_deref());
+fn is_latest_write(owned: &OwnedWrites, metadata: &WatchedMetadata<'_>, now: Timestamp) -> bool {
+    let label = |key| metadata.labels.as_ref().and_then(|labels| labels.get(key)?.as_deref());
     // The request that sets a deletion timestamp leaves no trace in `managedFields`, so the latest write is unknown.
-    if object.deletion_timestamp.is_some() || owned.required_label.is_some_and(|(key, value)| label(key) != Some(value))
+    if metadata.deletion_timestamp.is_some()
+        || owned.required_label.is_some_and(|(key, value)| label(key) != Some(value))
     {
         return false;
     }
-    let Some(latest) = object.managed_fields.iter().filter_map(|entry| entry.time).max() else { return false };
-    let mut of_latest = object.managed_fields.iter().filter(|entry| entry.time == Some(latest));
+    let Some(latest) = metadata.managed_fields.iter().filter_map(|entry| entry.time).max() else { return false };
+    let mut of_latest = metadata.managed_fields.iter().filter(|entry| entry.time == Some(latest));
     // Times are whole seconds, so the order of two writes within one second is unknown.
     let (Some(entry), None) = (of_latest.next(), of_latest.next()) else { return false };
     let fields = entry.fields_v1.map_or("", RawValue::get);
@@ -199,8 +200,7 @@ mod tests {
     use super::*;
     use crate::api::RequestTarget;
 
-    const SETS: Resource =
-        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
+    const SETS: Resource = Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet");
     const OWNED: &[OwnedWrites] = &[OwnedWrites::of_status("apps", "replicasets")];
 
     fn entry(manager: &str, subresource: &str, time: &str) -> Value {
@@ -285,7 +285,7 @@ mod tests {
                 WireFormat::Json => line(name, &entries),
                 WireFormat::Protobuf => frame(name, &entries),
             };
-            self.sampler.examine_watch_event(SETS, version, self.format, &frame, self.clock.monotonic_now());
+            self.sampler.examine_watch_event(&SETS, version, self.format, &frame, self.clock.monotonic_now());
             version
         }
 
@@ -338,7 +338,7 @@ mod tests {
                 .unwrap();
         deleted["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T01:00:15Z");
         world.sampler.examine_watch_event(
-            SETS,
+            &SETS,
             ResourceVersion::parse("7"),
             WireFormat::Json,
             deleted.to_string().as_bytes(),
@@ -392,7 +392,7 @@ mod tests {
             );
             let own = ResourceVersion::parse(&n.to_string());
             world.sampler.examine_watch_event(
-                SETS,
+                &SETS,
                 own,
                 WireFormat::Json,
                 &line("own", &[]),

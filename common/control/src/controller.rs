@@ -8,6 +8,7 @@
 //! first list of every cache, and every cache must show the last writes of the previous leader
 //! ([`succession`](crate::succession)).
 
+mod consumer;
 mod differences;
 mod queues;
 mod worker;
@@ -16,28 +17,25 @@ use std::{future::Future, time::Duration};
 
 use jiff::Timestamp;
 
+pub use consumer::{KeyHandler, QueueConsumer};
 pub use worker::{Decision, Loop};
 
 use crate::{
-    consistency::{Ledger, UnseenWrite},
+    consistency::{LedgerOwner, PendingWrites, ReadError},
     events::InvolvedObject,
-    informer::AnyInformer,
-    io::{Io, MemoryNote, Requeue, SyncError},
+    io::{Io, Requeue, SyncError},
     map::HashSet,
     meta::Uid,
-    object::Resource,
-    queue::{Priority, QueueKey},
-    store::ChangeOrigin,
+    object::{CachedObjectError, Resource},
+    queue::QueueKey,
 };
 
 /// Limits on the text of a plan that is kept for diagnostics: the lines in each list, and the bytes in each line.
 const PLAN_TEXT_LIMITS: (usize, usize) = (20, 500);
 
-/// The longest delay between two checks of the caches by a sync that waits for them to show this process's writes.
-pub const STALE_CACHE_RECHECK_INTERVAL: Duration = Duration::from_secs(2);
-
-/// The result of reading the caches for one key.
-pub enum Observation<S> {
+/// The reason why a key has no snapshot, so that its sync decides nothing.
+#[derive(Debug)]
+pub enum NoSnapshot {
     /// The object no longer exists; there is nothing to do.
     Gone,
     /// The caches do not allow a decision yet. The awaited event enqueues the key; without the event, the key comes back after
@@ -50,25 +48,38 @@ pub enum Observation<S> {
         /// The resource of the cache that does not show a write of this process yet; `None` for every other reason to wait.
         stale_resource: Option<Resource>,
     },
-    /// The snapshot from which the controller decides.
-    Ready(S),
+    /// The caches cannot be read, for example because an object cannot be decoded.
+    Failed(SyncError),
 }
 
-impl<S> Observation<S> {
+impl NoSnapshot {
     /// Creates a [`Waiting`](Self::Waiting) for any reason other than a stale cache.
-    pub fn waiting_because(why: impl Into<String>, at_most: Duration) -> Self {
-        Self::Waiting { why: why.into(), max_wait: at_most, stale_resource: None }
+    pub fn waiting_because(why: impl Into<String>, max_wait: Duration) -> Self {
+        Self::Waiting { why: why.into(), max_wait, stale_resource: None }
     }
+}
 
-    /// Creates a [`Waiting`](Self::Waiting) that lasts until the caches show the writes of this process. The argument is the
-    /// result of [`Ledger::first_unseen_write`](crate::consistency::Ledger::first_unseen_write).
-    pub fn waiting_for_own_writes((behind, left): (UnseenWrite, Duration)) -> Self {
-        let stale = if let UnseenWrite::VersionNotReached { resource, .. } = behind { Some(resource) } else { None };
-        Self::Waiting {
-            why: behind.to_string(),
-            max_wait: left.min(STALE_CACHE_RECHECK_INTERVAL),
-            stale_resource: stale,
+impl From<ReadError> for NoSnapshot {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Gone => Self::Gone,
+            ReadError::Pending(PendingWrites { description, max_wait, stale_resource }) => {
+                Self::Waiting { why: description, max_wait, stale_resource }
+            }
+            ReadError::Unreadable(error) => error.into(),
         }
+    }
+}
+
+impl From<SyncError> for NoSnapshot {
+    fn from(error: SyncError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<CachedObjectError> for NoSnapshot {
+    fn from(error: CachedObjectError) -> Self {
+        Self::Failed(error.into())
     }
 }
 
@@ -107,8 +118,18 @@ impl Explanation {
     }
 }
 
-/// The texts with which `/debug/explain` describes a plan.
-pub trait ExplainPlan {
+/// The decision of a sync: when the next sync is due, and the texts with which `/debug/explain` describes the decision.
+///
+/// The requests of the plan are not among its texts, because [`Controller::act`] shows them when it runs as a forecast.
+pub trait SyncPlan {
+    /// Returns the delay after which the decision may change without an event; `None` if only an event can change it.
+    ///
+    /// The delay counts from the snapshot. The loop then enqueues the key, whether the sync succeeded, failed or panicked, and
+    /// also in shadow mode. [`Requeue::After`] replaces the delay, and [`RetryPolicy::Never`](crate::io::RetryPolicy::Never)
+    /// cancels it. A delay of zero is ignored; to bring the key back at once, [`Controller::act`] returns a [`Requeue`].
+    fn requeue_after(&self) -> Option<Duration> {
+        None
+    }
     /// Returns the observed state in one line, such as the counts of desired and of ready Pods.
     fn situation(&self) -> String;
     /// Returns the reasons why the object makes no progress; empty if it waits for nothing.
@@ -119,78 +140,84 @@ pub trait ExplainPlan {
     fn actions(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Returns the delay after which the decision may change without an event; `None` if only an event can change it.
-    ///
-    /// The delay counts from the snapshot. The loop then enqueues the key, whether the sync succeeded, failed or panicked, and
-    /// also in shadow mode. [`Requeue::After`] replaces the delay, and [`RetryPolicy::Never`](crate::io::RetryPolicy::Never)
-    /// cancels it. A delay of zero is ignored; to bring the key back at once, [`Controller::act`] returns a [`Requeue`].
-    fn requeue_after(&self) -> Option<Duration> {
-        None
-    }
-    /// Whether diagnostics remember the plan even if its sync sends no requests.
+    /// Whether the plan counts as an action, in diagnostics and in shadow mode, even if its sync sends no requests.
     fn is_notable(&self) -> bool {
         false
     }
 }
 
-/// The logic of one control loop. Each sync of a key observes, decides, and acts.
+/// The logic of one control loop.
+///
+/// # Flow
+///
+/// A worker takes a key from the queue. [`observe`](Self::observe) reads the caches into a snapshot, [`decide`](Self::decide)
+/// computes the plan, and [`act`](Self::act) sends the requests of the plan. `act` runs twice: first as a forecast, whose requests
+/// appear in `/debug/explain`, and then against the API server. A forecast without requests and effects ends the sync.
+///
+/// # Guarantees
+///
+/// - Only one worker syncs a key at a time, and only while this process leads.
+/// - No sync runs before the informers of the [`LoopContext`](crate::runtime::LoopContext) are filled and show the last writes of
+///   the previous leader.
+/// - A key comes back after its back-off if its sync fails or panics. Other keys are not affected.
+///
+/// # Assumptions
+///
+/// - `decide` is a function of the snapshot alone: no clock, no randomness, no hash order.
+/// - `act` has no `self`. It awaits only its [`Io`], and changes the controller's memory only in closures of
+///   [`Io::update_memory`], which a forecast does not call.
+/// - `observe` sends and starts nothing, because `/debug/explain` calls it, too. It may remember what a sync awaits, update indexes
+///   that follow from the caches, and ask pure functions of the deciding half which objects it has to read.
+///
+/// # Errors
+///
+/// `observe` returns the reason why there is no snapshot ([`NoSnapshot`]). `act` returns a [`SyncError`], whose
+/// [`RetryPolicy`](crate::io::RetryPolicy) determines when the key comes back.
+///
+/// The documentation of the crate `common` has a whole loop as an example.
 pub trait Controller: Send + Sync + Sized + 'static {
     /// The subject of a sync, as a key of the work queue; in most loops the namespace and the name of an object.
     type Key: QueueKey;
     /// Everything that one sync reads from the caches.
     type Snapshot: Send + Sync;
     /// The decision of a sync, made before its first request.
-    type Plan: ExplainPlan + Send + Sync;
-    /// A change of the controller's memory that a sync asks for; [`Infallible`](std::convert::Infallible) if syncs never ask
-    /// for a change.
-    type Note: MemoryNote;
+    type Plan: SyncPlan + Send + Sync;
     /// Name of the metric that counts the syncs postponed because of a stale cache; `None` if these syncs are not counted.
     const STALE_SYNC_SKIPS: Option<&'static str> = None;
 
     /// Reads the caches into a snapshot, without requests and without waiting.
     ///
-    /// The only permitted effects are on the memory of this process, because `/debug/explain` calls this method, too.
-    fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Observation<Self::Snapshot>, SyncError>;
+    /// # Errors
+    /// If the object does not exist, if the caches do not allow a decision yet, or if they cannot be read.
+    fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Self::Snapshot, NoSnapshot>;
     /// Computes the plan from the snapshot alone, so equal snapshots give equal plans.
     fn decide(snapshot: &Self::Snapshot) -> Self::Plan;
-    /// Sends the requests of the plan. A forecast runs this method without a server, so it must wait and act only through `io`.
+    /// Sends the requests of the plan, and returns when the key comes back.
     fn act(
         snapshot: &Self::Snapshot,
         plan: &Self::Plan,
-        io: Io<'_, Self::Note>,
+        io: Io<'_, Self>,
     ) -> impl Future<Output = Result<Requeue, SyncError>> + Send;
-    /// Returns the reference to the synced object for Events, and the UID under which the ledger records the sync's writes.
-    fn synced_object(snapshot: &Self::Snapshot) -> (InvolvedObject, Uid);
 
-    /// Changes the controller's memory as a sync asks. The default does nothing.
-    fn apply_memory_note(&self, _: &Self::Snapshot, _: Self::Note) {}
-    /// Reads caches and memory again for a sync that has waited; `None` if nothing differs from the snapshot.
-    fn observe_again(
-        &self,
-        _: &Self::Snapshot,
-        _: <Self::Note as MemoryNote>::Query,
-    ) -> Option<<Self::Note as MemoryNote>::NewState> {
-        None
+    /// Returns the reference to the synced object for Events; by default an empty one, for a loop without Events.
+    fn object(_: &Self::Snapshot) -> InvolvedObject {
+        InvolvedObject::default()
     }
-    /// Updates the state in memory that later snapshots use, such as the time at which a Pod has to leave its node.
-    ///
-    /// The loop calls this method before [`Controller::act`], and also in shadow mode. It must not send requests or record
-    /// Events.
-    fn record_plan(&self, _: &Self::Snapshot, _: &Self::Plan) {}
-    /// Cleans up the controller's memory after a sync, whether the sync succeeded or failed. Does nothing by default.
-    fn after_sync(&self, _: &Self::Snapshot) {}
+    /// Returns the owner under which the ledger records the writes of a sync; by default the UID of [`Self::object`].
+    fn ledger_owner(snapshot: &Self::Snapshot) -> LedgerOwner {
+        LedgerOwner::Object(Self::object(snapshot).uid)
+    }
     /// Returns the UIDs of the object's children in the cache. The ledger needs them if a create request gets no answer.
     fn child_uids(&self, _: &Self::Snapshot) -> HashSet<Uid> {
         HashSet::default()
     }
-    /// Returns the record of this process's writes that the caches do not show yet; `None` if the controller has no ledger.
-    fn ledger(&self) -> Option<&Ledger> {
-        None
-    }
-    /// Returns the caches that must be filled before the first sync.
-    fn informers(&self) -> Vec<&dyn AnyInformer>;
-    /// Is called for each sync that cannot decide yet ([`Observation::Waiting`]).
-    fn on_waiting(&self, _: &Self::Key) {}
+    /// Updates the state in memory that later snapshots use, such as the time at which a Pod has to leave its node.
+    ///
+    /// The loop calls this method before [`Controller::act`], and also in shadow mode. It must not write or record
+    /// Events, but may start an informer.
+    fn record_plan(&self, _: &Self::Snapshot, _: &Self::Plan) {}
+    /// Cleans up the controller's memory after a sync, whether the sync succeeded or failed. Does nothing by default.
+    fn after_sync(&self, _: &Self::Snapshot) {}
 }
 
 /// The count of Pods that lengthens [`debounce_for_pods`] by one period.
@@ -203,12 +230,4 @@ const MAX_DEBOUNCE_PERIODS: usize = 10;
 pub fn debounce_for_pods(period: Duration, pods: usize) -> Duration {
     // The count of periods is at most `MAX_DEBOUNCE_PERIODS`, so the conversion cannot fail.
     period * u32::try_from((pods / PODS_PER_DEBOUNCE_PERIOD).min(MAX_DEBOUNCE_PERIODS)).unwrap_or_default()
-}
-
-/// Returns [`Priority::Low`] for keys of a first list or a resync, [`Priority::Normal`] for keys of a relist or a watch.
-pub fn priority_of_origin(origin: ChangeOrigin) -> Priority {
-    match origin {
-        ChangeOrigin::Initial | ChangeOrigin::Resync => Priority::Low,
-        ChangeOrigin::Relist | ChangeOrigin::Watch => Priority::Normal,
-    }
 }

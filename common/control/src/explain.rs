@@ -29,9 +29,9 @@ impl BoundedLines {
 
     /// Returns the kept lines. If lines were omitted, a last line states their count.
     pub fn into_vec(self) -> Vec<String> {
-        let Self { mut listed, omitted: more } = self;
-        if more > 0 {
-            listed.push(format!("... and {more} more"));
+        let Self { mut listed, omitted } = self;
+        if omitted > 0 {
+            listed.push(format!("... and {omitted} more"));
         }
         listed
     }

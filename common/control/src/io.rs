@@ -10,7 +10,6 @@
 
 mod account;
 mod claim;
-mod effect;
 mod group;
 mod outcome;
 mod own_writes;
@@ -24,9 +23,8 @@ mod tests;
 
 pub use account::{Action, RequestAccount, RequestAccountEntry, SyncCallbacks};
 pub use claim::{ChildClaim, ChildClaimResults};
-pub use effect::MemoryNote;
 pub use group::GroupConcurrency;
-pub use outcome::{Requeue, RetryPolicy, SyncError};
+pub use outcome::{Requeue, RetryPolicy, SyncError, SyncErrorClass};
 pub use pods::{create_pod, create_pod_with_answer, delete_pod};
 pub use request::{AnswerMetadata, ObjectRole, Precondition, Refusal, RefusalClass, Request, RequestBody, Verb};
 pub use revisions::{

@@ -62,8 +62,7 @@ pub use settings::{ElectionSettings, new_holder_identity};
 pub use status::ElectionStatus;
 
 /// The API resource of the objects that serve as locks of elections.
-pub const LEASES: Resource =
-    Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", is_namespaced: true };
+pub const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 
 /// Annotation of a Lease with the time until which an operator expects kube-controller-manager to run the same loops. RFC 3339.
 pub const SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION: &str = "nonet/second-writer-expected-until";
@@ -230,7 +229,7 @@ impl Election {
                 self.memory.deleted_lease_reserved_until.max(*watch.observations.deleted_lease_expires_at.lock());
             let mut pause = self.clock.jitter(self.settings.retry_period, JITTER_FACTOR);
             match self.attempt().await {
-                AttemptOutcome::HoldsLease { sent_at: since } => {
+                AttemptOutcome::HoldsLease { sent_at } => {
                     if let Some(left) = &self.memory.predecessor_written_versions {
                         self.writes.inherit_written_versions(left);
                     }
@@ -238,7 +237,7 @@ impl Election {
                     if self.memory.term.as_ref().is_some_and(|term| term.is_on_probation) {
                         self.status.state.lock().probation_began = Some(self.clock.monotonic_now());
                     }
-                    return Some(self.extend_gate(since));
+                    return Some(self.extend_gate(sent_at));
                 }
                 AttemptOutcome::LeftToOthers { until } => {
                     pause = pause.min(until.saturating_duration_since(self.clock.monotonic_now()));
@@ -294,21 +293,21 @@ impl Election {
                 AttemptOutcome::HoldsLease { .. } if self.keeper.is_closed() => {
                     return Some(self.late_renewal_reason());
                 }
-                AttemptOutcome::HoldsLease { sent_at: since } => {
-                    deadline = self.extend_gate(since);
+                AttemptOutcome::HoldsLease { sent_at } => {
+                    deadline = self.extend_gate(sent_at);
                     if passes {
                         self.end_probation();
                     }
                     // This process is notified, ends, and releases the Lease for this standby.
-                    if let Some(applicant) = self.memory.permitted_standby.take() {
-                        let RequestingStandby { identity, version } = &applicant;
+                    if let Some(standby) = self.memory.permitted_standby.take() {
+                        let RequestingStandby { identity, version } = &standby;
                         let lock = self.lease_path();
                         tracing::info!(lock, identity, version, "A standby of another version asks for the lease");
-                        self.chosen_standby = Some(applicant);
+                        self.chosen_standby = Some(standby);
                         self.standby_asked.send_replace(true);
                     }
                 }
-                AttemptOutcome::HeldByOther { holder: by } => return Some(format!("the lease is held by {by}")),
+                AttemptOutcome::HeldByOther { holder } => return Some(format!("the lease is held by {holder}")),
                 AttemptOutcome::LeftToOthers { .. } => return Some("another client released the lease".to_owned()),
                 AttemptOutcome::Failed { .. } => {}
             }
@@ -430,18 +429,18 @@ impl Election {
         let mut state = self.status.state.lock();
         state.lease = lease;
         state.last_error =
-            if let AttemptOutcome::Failed { failure: why } = &ended { why.clone() } else { String::new() };
+            if let AttemptOutcome::Failed { failure } = &ended { failure.clone() } else { String::new() };
         drop(state);
         match &ended {
             AttemptOutcome::HoldsLease { .. } => {}
-            AttemptOutcome::HeldByOther { holder: by } => {
-                tracing::debug!(lock, holder = by, "The lease is held and has not expired yet");
+            AttemptOutcome::HeldByOther { holder } => {
+                tracing::debug!(lock, holder, "The lease is held and has not expired yet");
             }
             AttemptOutcome::LeftToOthers { .. } => {
                 tracing::debug!(lock, "The lease is left to other candidates for a while");
             }
-            AttemptOutcome::Failed { failure: why } => {
-                tracing::error!(lock, err = why, "Error retrieving or updating lease lock");
+            AttemptOutcome::Failed { failure } => {
+                tracing::error!(lock, err = failure, "Error retrieving or updating lease lock");
             }
         }
         ended
@@ -487,15 +486,17 @@ impl Election {
 
     /// Releases the Lease if this candidate holds it.
     async fn release_lease(&mut self) -> Result<(), String> {
-        let left = self.writes.written_versions_for_successor(self.clock.monotonic_now());
+        let written_versions = self.writes.written_versions_for_successor(self.clock.monotonic_now());
         loop {
             let lease = match self.send_request(&ElectionRequest::Get).await {
                 ElectionReply::NotFound(_) => return Ok(()),
                 ElectionReply::Failed(why) => return Err(why),
                 ElectionReply::Lease(lease) => lease,
             };
-            let (now, heir) = (self.clock.now(), self.chosen_standby.as_ref());
-            let Some(given_up) = step::released_lease(&lease, &self.memory, now, left.as_ref(), heir) else {
+            let (now, reserved_standby) = (self.clock.now(), self.chosen_standby.as_ref());
+            let Some(given_up) =
+                step::released_lease(&lease, &self.memory, now, written_versions.as_ref(), reserved_standby)
+            else {
                 return Ok(());
             };
             match self.send_request(&ElectionRequest::Replace(given_up)).await {
@@ -509,9 +510,9 @@ impl Election {
         }
     }
 
-    fn event(&self, kind: EventType, reason: &'static str, message: String) {
+    fn event(&self, event_type: EventType, reason: &'static str, message: String) {
         if let Some(lease) = self.status.lease_reference() {
-            self.recorder.record_event(&lease, kind, reason, message);
+            self.recorder.record_event(&lease, event_type, reason, message);
         }
     }
 }

@@ -130,8 +130,8 @@ impl PodCreationPauses {
                 (reason, self.namespace_timeout, 0)
             }
             PodCreationOutcome::Pause(reason @ PauseReason::PodsChangedByAdmission) => {
-                let is_recent = |last: &&PauseRecord| now.saturating_duration_since(last.until) < SERIES_EXPIRY;
-                let earlier = owners.get(owner).filter(is_recent).map_or(0, |last| last.changed_count);
+                let is_recent = |record: &&PauseRecord| now.saturating_duration_since(record.until) < SERIES_EXPIRY;
+                let earlier = owners.get(owner).filter(is_recent).map_or(0, |record| record.changed_count);
                 (reason, BACKOFF.delay_after_failures(earlier), earlier.saturating_add(1))
             }
         };
@@ -144,9 +144,9 @@ impl PodCreationPauses {
     /// A new generation ends a pause because of changed Pods, since the change of the owner may have removed the cause.
     pub fn current_pause(&self, owner: &Uid, generation: i64) -> Option<PodCreationPause> {
         let owners = self.owners.lock();
-        let PauseRecord { reason, until, generation: recorded, .. } = owners.get(owner)?;
+        let PauseRecord { reason, until, generation: recorded_generation, .. } = owners.get(owner)?;
         let remaining = until.saturating_duration_since(self.clock.monotonic_now());
-        let has_changed = *reason == PauseReason::PodsChangedByAdmission && *recorded != generation;
+        let has_changed = *reason == PauseReason::PodsChangedByAdmission && *recorded_generation != generation;
         (!remaining.is_zero() && !has_changed).then_some(PodCreationPause { reason: *reason, remaining })
     }
 
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_outcome_of_a_group_is_the_worst_of_its_results() {
-        let refused = |class| Err(Refusal { class, error: Error::NotLeader });
+        let refused = |class| Err(Refusal { class, error: Error::NotLeader.into() });
         for (results, expected) in [
             (vec![Ok(()), Ok(())], PodCreationOutcome::Created),
             (vec![Ok(()), refused(RefusalClass::NotWritten)], PodCreationOutcome::Created),

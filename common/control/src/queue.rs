@@ -4,15 +4,16 @@
 //! once more if it was added while being processed. In addition there are two priorities, so that changes by users overtake the
 //! keys of an initial list. A failing key backs off exponentially and is never dropped.
 
+mod key;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt,
-    hash::Hash,
     sync::{Arc, Weak},
     time::Duration,
 };
 
 use futures::future::OptionFuture;
+pub use key::QueueKey;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -20,7 +21,7 @@ use crate::{
     api::Throttle,
     clock::{Clock, Instant},
     map::HashMap,
-    meta::NamespacedName,
+    store::ChangeOrigin,
 };
 
 /// A hundred years, used instead of a delay that overflows the clock.
@@ -36,6 +37,16 @@ pub enum Priority {
     Low,
     /// The object of the key has changed.
     Normal,
+}
+
+impl From<ChangeOrigin> for Priority {
+    /// Returns [`Priority::Low`] for keys of a first list or a resync, [`Priority::Normal`] for keys of a relist or a watch.
+    fn from(origin: ChangeOrigin) -> Self {
+        match origin {
+            ChangeOrigin::Initial | ChangeOrigin::Resync => Self::Low,
+            ChangeOrigin::Relist | ChangeOrigin::Watch => Self::Normal,
+        }
+    }
 }
 
 /// The delays of failing keys.
@@ -66,34 +77,6 @@ impl BackoffSettings {
     pub fn delay_after_failures(&self, failures: u32) -> Duration {
         let factor = 1u32.checked_shl(failures).filter(|_| failures < 31);
         factor.and_then(|f| self.base_delay.checked_mul(f)).map_or(self.max_delay, |d| d.min(self.max_delay))
-    }
-}
-
-/// The key of an object in a work queue.
-pub trait QueueKey: Clone + Ord + Hash + fmt::Display + Send + Sync + 'static {
-    /// The form of a key, for the error about a text that is not a key.
-    const FORM: &'static str = "the NAMESPACE/NAME of an object";
-
-    /// Parses the output of `Display`; `None` if the text is not a key.
-    fn parse(text: &str) -> Option<Self>;
-
-    /// Returns the unit that has its own limit on retries: the namespace of the key, or "" for cluster-scoped objects.
-    ///
-    /// Many failing keys of one namespace therefore do not delay the failing keys of another namespace.
-    fn tenant(&self) -> &str;
-}
-
-impl QueueKey for NamespacedName {
-    fn parse(text: &str) -> Option<Self> {
-        match text.split_once('/') {
-            Some((namespace, name)) if !name.is_empty() => Some(Self::new(namespace, name)),
-            None if !text.is_empty() => Some(Self::new("", text)),
-            _ => None,
-        }
-    }
-
-    fn tenant(&self) -> &str {
-        &self.namespace
     }
 }
 
@@ -165,7 +148,7 @@ struct QueueShared<K> {
     changed: Notify,
     clock: Clock,
     backoff: BackoffSettings,
-    observer: Arc<dyn QueueCallbacks>,
+    callbacks: Arc<dyn QueueCallbacks>,
 }
 
 struct State<K> {
@@ -184,7 +167,7 @@ struct State<K> {
     /// Consecutive failures of each key. [`Queue::reset_failure_count`] removes them.
     failures: HashMap<K, u32>,
     retry_limits: Option<RetryLimits>,
-    /// Whether the keys are held for a worker that has not started yet. The observer does not count held keys.
+    /// Whether the keys are held for a worker that has not started yet. The callbacks do not count held keys.
     held: bool,
     /// Whether held keys were dropped because there were too many. Further keys are dropped, too, until the keys are released.
     overflowed: bool,
@@ -287,7 +270,7 @@ impl<K: QueueKey> Queue<K> {
     }
 
     /// Creates an empty queue that hands out keys at once.
-    pub fn new(clock: Clock, backoff: BackoffSettings, observer: Option<Arc<dyn QueueCallbacks>>) -> Self {
+    pub fn new(clock: Clock, backoff: BackoffSettings, callbacks: Option<Arc<dyn QueueCallbacks>>) -> Self {
         let state = State {
             lines: [VecDeque::new(), VecDeque::new()],
             dirty: HashMap::default(),
@@ -300,16 +283,16 @@ impl<K: QueueKey> Queue<K> {
             overflowed: false,
             closed: false,
         };
-        let observer = observer.unwrap_or_else(|| Arc::new(()));
-        let shared = QueueShared { state: Mutex::new(state), changed: Notify::new(), clock, backoff, observer };
+        let callbacks = callbacks.unwrap_or_else(|| Arc::new(()));
+        let shared = QueueShared { state: Mutex::new(state), changed: Notify::new(), clock, backoff, callbacks };
         Self { inner: Arc::new(shared) }
     }
 
     /// Adds a key that may be handed out at once.
-    pub fn add(&self, key: K, priority: Priority) {
+    pub fn add(&self, key: K, priority: impl Into<Priority>) {
         let mut state = self.inner.state.lock();
         if !state.closed {
-            self.push(&mut state, key, priority);
+            self.push(&mut state, key, priority.into());
         }
     }
 
@@ -324,7 +307,7 @@ impl<K: QueueKey> Queue<K> {
             None => {
                 state.dirty.insert(key.clone(), (priority, now));
                 if !state.held {
-                    self.inner.observer.on_key_added();
+                    self.inner.callbacks.on_key_added();
                 }
             }
         }
@@ -334,14 +317,14 @@ impl<K: QueueKey> Queue<K> {
         }
     }
 
-    /// Holds the keys. They wait, the observer does not count them, and all of them are dropped if there are more than 50,000.
+    /// Holds the keys. They wait, the callbacks do not count them, and all of them are dropped if there are more than 50,000.
     ///
     /// Meant for a standby. [`Queue::release_held_keys`] ends the hold.
     pub fn hold_keys(&self) {
         self.inner.state.lock().held = true;
     }
 
-    /// Ends the hold of the keys, and reports the waiting keys to the observer as if they had just been added.
+    /// Ends the hold of the keys, and reports the waiting keys to the callbacks as if they had just been added.
     ///
     /// Returns whether keys were dropped. The caller then has to replay the caches.
     #[must_use]
@@ -353,7 +336,7 @@ impl<K: QueueKey> Queue<K> {
         let now = self.inner.clock.monotonic_now();
         for (_, since) in state.dirty.values_mut() {
             *since = now;
-            self.inner.observer.on_key_added();
+            self.inner.callbacks.on_key_added();
         }
         std::mem::take(&mut state.overflowed)
     }
@@ -385,7 +368,7 @@ impl<K: QueueKey> Queue<K> {
 
     fn count_retry(&self) {
         if !self.inner.state.lock().held {
-            self.inner.observer.on_key_retried();
+            self.inner.callbacks.on_key_retried();
         }
     }
 
@@ -458,7 +441,7 @@ impl<K: QueueKey> Queue<K> {
                 state.delayed.next_due().into_iter().chain(state.rechecks.next_due()).min()
             };
             if let Some(due) = due {
-                self.inner.observer.on_idle_until(due);
+                self.inner.callbacks.on_idle_until(due);
             }
             tokio::select! {
                 biased;
@@ -476,7 +459,7 @@ impl<K: QueueKey> Queue<K> {
                     continue;
                 }
                 if let Some((_, since)) = state.dirty.remove(&key) {
-                    self.inner.observer.on_key_taken(now.saturating_duration_since(since));
+                    self.inner.callbacks.on_key_taken(now.saturating_duration_since(since));
                 }
                 state.rechecks.remove(&key);
                 state.processing.insert(key.clone(), now);
@@ -490,7 +473,7 @@ impl<K: QueueKey> Queue<K> {
     pub fn mark_processed(&self, key: &K) {
         let mut state = self.inner.state.lock();
         if let Some(since) = state.processing.remove(key) {
-            self.inner.observer.on_key_done(self.inner.clock.monotonic_now().saturating_duration_since(since));
+            self.inner.callbacks.on_key_done(self.inner.clock.monotonic_now().saturating_duration_since(since));
         }
         if let Some((priority, _)) = state.dirty.get(key).copied() {
             state.lines[priority as usize].push_back(key.clone());

@@ -3,21 +3,22 @@
 use std::{
     any::{Any, TypeId},
     collections::BTreeMap,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     api::Api,
     clock::Clock,
-    consistency::Ledger,
+    consistency::{Ledger, LedgerCaches},
     events::EventRecorder,
     gate::WriteGate,
     informer::{
-        self, CacheEventHandler, Informer, LabelFilteredInformer, SharedInformer, SinkInformer, StoreAndHandlers,
+        self, AnyInformer, CacheEventHandler, Informer, LabelFilteredInformer, SharedInformer, SinkInformer,
+        StoreAndHandlers,
     },
     io::SyncCallbacks,
     metrics::Metrics,
@@ -84,6 +85,36 @@ pub struct LoopContext {
     pub write_sampler: Option<Arc<WriteSampler>>,
     /// Values that all loops of this process share. The context of every loop has a clone of the same `SharedValues`.
     pub shared_values: SharedValues,
+    /// The informers and the ledger of this loop.
+    pub parts: LoopParts,
+}
+
+/// The informers and the ledger that a loop has made with its context. Clones share them; a default is empty.
+#[derive(Clone, Default)]
+pub struct LoopParts {
+    informers: Arc<Mutex<Vec<LoopInformer>>>,
+    ledger: Arc<OnceLock<Ledger>>,
+    caches: LedgerCaches,
+}
+
+/// An informer or shared informer of a loop, or several of them as one.
+pub type LoopInformer = Arc<dyn AsRef<dyn AnyInformer> + Send + Sync>;
+
+impl LoopParts {
+    /// Adds an informer that must be filled before the first sync.
+    pub fn add_informer(&self, informer: LoopInformer) {
+        self.informers.lock().push(informer);
+    }
+
+    /// Returns the informers that must be filled before the first sync.
+    pub fn informers(&self) -> Vec<LoopInformer> {
+        self.informers.lock().clone()
+    }
+
+    /// Returns the record of this process's writes that the caches do not show yet; `None` if the loop has no ledger.
+    pub fn ledger(&self) -> Option<Ledger> {
+        self.ledger.get().cloned()
+    }
 }
 
 impl LoopContext {
@@ -106,9 +137,13 @@ impl LoopContext {
         }
     }
 
-    /// Starts an informer that fills `store` as long as this process lives. `handler` is called with each change.
-    pub fn start_informer<K: Object>(&self, store: Arc<Store<K>>, handler: CacheEventHandler<K>) -> Informer<K> {
-        Informer::start_with_store(self.api.clone(), self.long_lived_cache_config(), store, vec![handler])
+    /// Starts an informer that fills `store` as long as this process lives, and returns the store. `handler` is called with each
+    /// change. The workers of the loop wait for the first list, and the ledger finds the loop's writes in the store.
+    pub fn start_informer<K: Object>(&self, store: Arc<Store<K>>, handler: CacheEventHandler<K>) -> Arc<Store<K>> {
+        let config = self.long_lived_cache_config();
+        let informer = Informer::start_with_store(self.api.clone(), config, Arc::clone(&store), vec![handler]);
+        self.add_informer(Arc::new(informer), &store);
+        store
     }
 
     /// Starts a cache of the objects with `label` as a label key. The controller sets this label on its objects.
@@ -116,20 +151,42 @@ impl LoopContext {
         &self,
         label: &'static str,
         handler: CacheEventHandler<K>,
-    ) -> LabelFilteredInformer<K> {
+    ) -> Arc<LabelFilteredInformer<K>> {
         let cached = StoreAndHandlers::new(Arc::default(), vec![handler]);
-        SinkInformer::start_with_label(self.api.clone(), self.long_lived_cache_config(), label, cached)
+        let config = self.long_lived_cache_config();
+        let informer = Arc::new(SinkInformer::start_with_label(self.api.clone(), config, label, cached));
+        self.add_informer(Arc::<LabelFilteredInformer<K>>::clone(&informer), informer.store());
+        informer
     }
 
-    /// Returns the process-wide cache of a kind. The first call starts the informer.
+    /// Returns the process-wide cache of a kind. The first call starts the informer. The workers of the loop wait for the first
+    /// list, and the ledger finds the loop's writes in the store.
     pub fn shared_informer<K: Object>(&self) -> Arc<SharedInformer<K>> {
-        self.shared_values
-            .get_or_insert_with(|| SharedInformer::start(self.api.clone(), self.long_lived_cache_config()))
+        let informer = self
+            .shared_values
+            .get_or_insert_with(|| SharedInformer::start(self.api.clone(), self.long_lived_cache_config()));
+        self.add_informer(Arc::<SharedInformer<K>>::clone(&informer), informer.store());
+        informer
     }
 
-    /// Creates a ledger of this process's writes. Its records expire after `--tune expectations-timeout`.
-    pub fn new_ledger(&self) -> Ledger {
-        Ledger::new(self.clock.clone(), self.settings.tuned_duration(&EXPECTATIONS_TIMEOUT))
+    /// Adds `handler` to the process-wide cache of a kind, and returns its store, as [`Self::shared_informer`] does.
+    pub fn watch_shared<K: Object>(&self, handler: CacheEventHandler<K>) -> Arc<Store<K>> {
+        let informer = self.shared_informer::<K>();
+        informer.add_handler(handler);
+        Arc::clone(informer.store())
+    }
+
+    /// Adds an informer for which the workers of the loop wait, and its store, in which the ledger finds the loop's writes.
+    pub fn add_informer<K: Object>(&self, informer: LoopInformer, store: &Arc<Store<K>>) {
+        self.parts.add_informer(informer);
+        self.parts.caches.write().push(Arc::<Store<K>>::clone(store));
+    }
+
+    /// Returns the ledger of this loop's writes. Its records expire after `--tune expectations-timeout`.
+    pub fn ledger(&self) -> Ledger {
+        let timeout = self.settings.tuned_duration(&EXPECTATIONS_TIMEOUT);
+        let caches = Arc::clone(&self.parts.caches);
+        self.parts.ledger.get_or_init(|| Ledger::with_caches(self.clock.clone(), timeout, caches)).clone()
     }
 }
 
@@ -184,44 +241,60 @@ pub trait RunningLoop: Send + Sync {
     fn shutdown(&self) -> BoxFuture<'_, ()>;
 }
 
-/// A main loop and its auxiliary loop, which appear as one loop in diagnostics.
-pub struct LoopPair {
-    /// The main loop. Its caches also serve the auxiliary loop.
-    pub main_loop: Arc<dyn RunningLoop>,
-    /// The auxiliary loop, which reads the caches of the main loop.
-    pub auxiliary_loop: Arc<dyn RunningLoop>,
-    /// JSON member that holds the state of the auxiliary loop in diagnostics.
-    pub name: &'static str,
-}
+/// Loops that appear as one loop in diagnostics, each with a name for its part. The caches of the first serve all.
+pub struct LoopGroup(pub Vec<(&'static str, Arc<dyn RunningLoop>)>);
 
-impl RunningLoop for LoopPair {
+/// The lists in the answer of [`RunningLoop::explain`] without a key.
+const EXPLAINED_LISTS: [&str; 3] = ["failing", "recent", "differences"];
+
+impl RunningLoop for LoopGroup {
     fn check_ready(&self) -> Result<(), String> {
-        self.main_loop.check_ready().and_then(|()| self.auxiliary_loop.check_ready())
+        self.0.iter().try_for_each(|(_, running_loop)| running_loop.check_ready())
     }
 
+    /// Returns the state of the first queue, and the others under the names of their loops.
     fn debug_queue(&self) -> Value {
-        let mut out = self.main_loop.debug_queue();
-        out[self.name] = self.auxiliary_loop.debug_queue()["queue"].take();
+        let mut out = Value::Null;
+        for (name, running_loop) in &self.0 {
+            let mut state = running_loop.debug_queue();
+            if out.is_null() { out = state } else { out[name] = state["queue"].take() }
+        }
         out
     }
 
     fn debug_cache(&self) -> Value {
-        self.main_loop.debug_cache()
+        self.0.first().map(|(_, running_loop)| running_loop.debug_cache()).unwrap_or_default()
     }
 
-    /// Includes the answer of the auxiliary loop for a key only if that loop acts on the key.
+    /// Explains a key by the first loop that has an object with this key. The answer of another loop is included under the name
+    /// of that loop if it acts on the key, too.
     fn explain(&self, key: Option<&str>) -> Value {
-        let mut out = self.main_loop.explain(key);
-        let second = self.auxiliary_loop.explain(key);
-        if key.is_none() || second["state"] == json!("acting") {
-            out[self.name] = second;
+        let mut answers: Vec<_> = self.0.iter().map(|(name, running_loop)| (name, running_loop.explain(key))).collect();
+        if key.is_some() {
+            let unknown = |(_, answer): &(&&str, Value)| (answer.get("error").is_some(), answer["state"] == "gone");
+            answers.sort_by_key(unknown);
+        }
+        let mut answers = answers.into_iter();
+        let mut out = answers.next().map(|(_, answer)| answer).unwrap_or_default();
+        for (name, mut answer) in answers {
+            if answer["state"] == "acting" {
+                out[name] = answer;
+            } else if key.is_none() {
+                for list in EXPLAINED_LISTS {
+                    if let (Some(Value::Array(all)), Some(Value::Array(more))) =
+                        (out.get_mut(list), answer.get_mut(list))
+                    {
+                        all.append(more);
+                    }
+                }
+            }
         }
         out
     }
 
     fn shutdown(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            futures::join!(self.main_loop.shutdown(), self.auxiliary_loop.shutdown());
+            futures::future::join_all(self.0.iter().map(|(_, running_loop)| running_loop.shutdown())).await;
         })
     }
 }

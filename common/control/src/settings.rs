@@ -194,23 +194,31 @@ impl OperatorSettings {
     }
 
     /// Applies `read` to the operator's value, or to the default if there is no such value or `read` returns `None` for it.
-    fn tuned_value<T: Default>(&self, tune: &Tunable, read: impl Fn(TunableValue) -> Option<T>) -> T {
-        self.tunables.get(tune.name).copied().and_then(&read).or_else(|| read(tune.default_value)).unwrap_or_default()
+    fn tuned_value<T: Default>(&self, tunable: &Tunable, read: impl Fn(TunableValue) -> Option<T>) -> T {
+        self.tunables
+            .get(tunable.name)
+            .copied()
+            .and_then(&read)
+            .or_else(|| read(tunable.default_value))
+            .unwrap_or_default()
     }
 
     /// Returns the operator's duration, or the default if the operator has set no duration.
-    pub fn tuned_duration(&self, tune: &Tunable) -> Duration {
-        self.tuned_value(tune, |value| if let TunableValue::Duration(duration) = value { Some(duration) } else { None })
+    pub fn tuned_duration(&self, tunable: &Tunable) -> Duration {
+        self.tuned_value(
+            tunable,
+            |value| if let TunableValue::Duration(duration) = value { Some(duration) } else { None },
+        )
     }
 
     /// Returns the operator's count, or the default if the operator has set no count.
-    pub fn tuned_count(&self, tune: &Tunable) -> u64 {
-        self.tuned_value(tune, |value| if let TunableValue::Count(count) = value { Some(count) } else { None })
+    pub fn tuned_count(&self, tunable: &Tunable) -> u64 {
+        self.tuned_value(tunable, |value| if let TunableValue::Count(count) = value { Some(count) } else { None })
     }
 
     /// Returns the operator's count or the default, raised to at least one.
-    pub fn tuned_nonzero_count(&self, tune: &Tunable) -> usize {
-        usize::try_from(self.tuned_count(tune)).unwrap_or(usize::MAX).max(1)
+    pub fn tuned_nonzero_count(&self, tunable: &Tunable) -> usize {
+        usize::try_from(self.tuned_count(tunable)).unwrap_or(usize::MAX).max(1)
     }
 
     /// Whether a sync waits until the caches show the last writes for its object: if both `gate` and [`ATOMIC_FIFO`] are on.
@@ -219,18 +227,18 @@ impl OperatorSettings {
     }
 
     /// Returns the operator's integer, or the default if the operator has set no integer.
-    pub fn tuned_integer(&self, tune: &Tunable) -> i64 {
-        self.tuned_value(tune, |value| if let TunableValue::Integer(number) = value { Some(number) } else { None })
+    pub fn tuned_integer(&self, tunable: &Tunable) -> i64 {
+        self.tuned_value(tunable, |value| if let TunableValue::Integer(number) = value { Some(number) } else { None })
     }
 
     /// Returns the operator's ratio, or the default if the operator has set no ratio.
-    pub fn tuned_ratio(&self, tune: &Tunable) -> f32 {
-        self.tuned_value(tune, |value| if let TunableValue::Ratio(number) = value { Some(number) } else { None })
+    pub fn tuned_ratio(&self, tunable: &Tunable) -> f32 {
+        self.tuned_value(tunable, |value| if let TunableValue::Ratio(number) = value { Some(number) } else { None })
     }
 
     /// Whether the operator has switched a setting on, or its default is `true` and the operator has set no switch.
-    pub fn is_tunable_on(&self, tune: &Tunable) -> bool {
-        self.tuned_value(tune, |value| if let TunableValue::Switch(on) = value { Some(on) } else { None })
+    pub fn is_tunable_on(&self, tunable: &Tunable) -> bool {
+        self.tuned_value(tunable, |value| if let TunableValue::Switch(on) = value { Some(on) } else { None })
     }
 
     /// Returns the count of workers that the operator has set with a flag, or the default of the flag.

@@ -95,14 +95,14 @@ struct Dump<'a, W> {
 }
 
 impl<W: fmt::Write> Dump<'_, W> {
-    fn shape(&mut self, shape: GoType, value: Option<&Value>) -> fmt::Result {
+    fn shape(&mut self, go_type: GoType, value: Option<&Value>) -> fmt::Result {
         let value = value.filter(|v| !v.is_null());
-        match (shape.wrapper, value) {
-            (GoTypeWrapper::Plain, _) | (GoTypeWrapper::Pointer, Some(_)) => self.base(shape.base, value),
+        match (go_type.wrapper, value) {
+            (GoTypeWrapper::Plain, _) | (GoTypeWrapper::Pointer, Some(_)) => self.base(go_type.base, value),
             (GoTypeWrapper::List, Some(Value::Array(list))) if !list.is_empty() => {
                 for (at, element) in list.iter().enumerate() {
                     self.out.write_str(if at == 0 { "[" } else { " " })?;
-                    self.base(shape.base, Some(element))?;
+                    self.base(go_type.base, Some(element))?;
                 }
                 self.out.write_str("]")
             }
@@ -111,7 +111,7 @@ impl<W: fmt::Write> Dump<'_, W> {
                 entries.sort_by_key(|(key, _)| *key);
                 for (at, (key, element)) in entries.into_iter().enumerate() {
                     write!(self.out, "{}{key}:", if at == 0 { "map[" } else { " " })?;
-                    self.base(shape.base, Some(element))?;
+                    self.base(go_type.base, Some(element))?;
                 }
                 self.out.write_str("]")
             }

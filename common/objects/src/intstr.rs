@@ -40,11 +40,11 @@ pub enum Rounding {
 }
 
 impl IntOrString {
-    /// Returns the absolute number, or the percentage of `total`, rounded in the direction of `round`.
+    /// Returns the absolute number, or the percentage of `total`, rounded in the direction of `rounding`.
     ///
     /// Accepts negative numbers and percentages over 100. Results outside the range of `i32` become its minimum or maximum.
     /// Upstream: `pkg/util/intstr`, `GetScaledValueFromIntOrPercent`.
-    pub fn resolve(&self, total: i32, round: Rounding) -> Result<i32, IntOrStringError> {
+    pub fn resolve(&self, total: i32, rounding: Rounding) -> Result<i32, IntOrStringError> {
         let text = match self {
             Self::Int(value) => return Ok(*value),
             Self::Text(text) => text.as_str(),
@@ -53,7 +53,7 @@ impl IntOrString {
         let percent: i64 = number.parse().map_err(|_| IntOrStringError::NotAnInteger(text.to_owned()))?;
         let product = i128::from(percent) * i128::from(total);
         let (quotient, remainder) = (product.div_euclid(100), product.rem_euclid(100));
-        let scaled = if round == Rounding::Up && remainder > 0 { quotient + 1 } else { quotient };
+        let scaled = if rounding == Rounding::Up && remainder > 0 { quotient + 1 } else { quotient };
         Ok(scaled.clamp(i128::from(i32::MIN), i128::from(i32::MAX)) as i32)
     }
 }

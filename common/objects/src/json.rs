@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref, sync::Arc};
 
 use serde::{
-    Deserialize, Deserializer, Serialize,
+    Deserialize, Deserializer, Serialize, Serializer,
     de::{SeqAccess, Visitor},
 };
 use serde_json::{Map, Value, value::RawValue};
@@ -122,6 +122,19 @@ where
     T: Deserialize<'de> + Default,
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Converts a number that must not be negative. The error names the field.
+pub fn parse_count(field: &str, value: i64) -> Result<i32, String> {
+    i32::try_from(value).ok().filter(|count| *count >= 0).ok_or_else(|| format!("{field} is {value}"))
+}
+
+/// Writes a value, and the default value as `null`, with which a patch removes a field. Used in `#[serde(serialize_with)]`.
+pub fn null_if_default<T: Default + PartialEq + Serialize, S: Serializer>(
+    value: &T,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    if *value == T::default() { serializer.serialize_none() } else { value.serialize(serializer) }
 }
 
 /// Sets field `key` to `value` if the field is missing or `null`.

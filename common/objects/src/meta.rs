@@ -336,6 +336,12 @@ impl Meta {
             && self.is_deleting() == old.is_deleting()
     }
 
+    /// Drops annotations and finalizers, for projections that do not need them.
+    pub fn drop_annotations_and_finalizers(&mut self) {
+        self.annotations = Annotations::default();
+        self.finalizers = Box::default();
+    }
+
     /// Whether `metadata.deletionTimestamp` is set, which means that the object is terminating.
     pub fn is_deleting(&self) -> bool {
         self.deletion_timestamp.is_some()

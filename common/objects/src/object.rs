@@ -1,7 +1,9 @@
 //! Projections, which are structs with the fields of a kind that a controller reads, and the decoding of objects into them.
 
 use std::{
+    cmp::Ordering,
     fmt::{self, Write as _},
+    hash::{Hash, Hasher},
     sync::Arc,
 };
 
@@ -10,42 +12,118 @@ use serde::{Deserialize, de::DeserializeOwned};
 use crate::{
     head::ObjectHead,
     index::StoreIndexes,
+    intern::Text,
     meta::Meta,
     wire::{self, MessageSchema},
 };
 
 /// Group, version and names of a resource of the API server.
+///
+/// Resources known at compile time are constants; clones of a discovered resource share one allocation.
+#[derive(Clone)]
+pub struct Resource(Names);
+
+#[derive(Clone)]
+enum Names {
+    BuiltIn(Fields<&'static str>),
+    Discovered(Arc<Fields<Text>>),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Resource {
-    /// API group; empty for the core group.
-    pub group: &'static str,
-    /// API version, for example `v1`.
-    pub version: &'static str,
-    /// Plural name in paths, for example `replicasets`.
-    pub plural: &'static str,
-    /// `kind` in an object of the resource, for example `ReplicaSet`.
-    pub kind: &'static str,
-    /// Whether objects belong to namespaces; false for cluster-scoped kinds.
-    pub is_namespaced: bool,
+struct Fields<S> {
+    group: S,
+    version: S,
+    plural: S,
+    kind: S,
+    is_namespaced: bool,
 }
 
 impl Resource {
+    /// Creates a resource with objects that belong to namespaces. The core group is the empty string.
+    ///
+    /// ```
+    /// # use nonet_objects::object::Resource;
+    /// const REPLICA_SETS: Resource = Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet");
+    /// assert_eq!(REPLICA_SETS.path("ns", "web", "scale"), "/apis/apps/v1/namespaces/ns/replicasets/web/scale");
+    /// ```
+    pub const fn namespaced(
+        group: &'static str,
+        version: &'static str,
+        plural: &'static str,
+        kind: &'static str,
+    ) -> Self {
+        Self(Names::BuiltIn(Fields { group, version, plural, kind, is_namespaced: true }))
+    }
+
+    /// Creates a resource with cluster-scoped objects. The core group is the empty string.
+    pub const fn cluster_scoped(
+        group: &'static str,
+        version: &'static str,
+        plural: &'static str,
+        kind: &'static str,
+    ) -> Self {
+        Self(Names::BuiltIn(Fields { group, version, plural, kind, is_namespaced: false }))
+    }
+
+    /// Creates a resource with names that are known only at run time.
+    pub fn discovered(group: &str, version: &str, plural: &str, kind: &str, is_namespaced: bool) -> Self {
+        let [group, version, plural, kind] = [group, version, plural, kind].map(Text::new);
+        Self(Names::Discovered(Arc::new(Fields { group, version, plural, kind, is_namespaced })))
+    }
+
+    fn fields(&self) -> Fields<&str> {
+        match &self.0 {
+            Names::BuiltIn(fields) => *fields,
+            Names::Discovered(fields) => {
+                let Fields { group, version, plural, kind, is_namespaced } = &**fields;
+                Fields { group, version, plural, kind, is_namespaced: *is_namespaced }
+            }
+        }
+    }
+
+    /// API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        self.fields().group
+    }
+
+    /// API version, for example `v1`.
+    pub fn version(&self) -> &str {
+        self.fields().version
+    }
+
+    /// Plural name in paths, for example `replicasets`.
+    pub fn plural(&self) -> &str {
+        self.fields().plural
+    }
+
+    /// `kind` in an object of the resource, for example `ReplicaSet`.
+    pub fn kind(&self) -> &str {
+        self.fields().kind
+    }
+
+    /// Whether objects belong to namespaces; false for cluster-scoped kinds.
+    pub fn is_namespaced(&self) -> bool {
+        self.fields().is_namespaced
+    }
+
     /// Returns the value of `apiVersion`: `group/version`, or only the version for the core group.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+        let Fields { group, version, .. } = self.fields();
+        if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
     }
 
     /// Returns the URL path of a collection (`name` is empty), an object, or a subresource.
     ///
     /// Percent-encodes special characters, so that each name is one segment of the path. Some names are chosen by users.
     pub fn path(&self, namespace: &str, name: &str, subresource: &str) -> String {
-        let mut path = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
-        push_segment(&mut path, self.version);
-        if self.is_namespaced && !namespace.is_empty() {
+        let Fields { group, version, plural, is_namespaced, .. } = self.fields();
+        let mut path = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+        push_segment(&mut path, version);
+        if is_namespaced && !namespace.is_empty() {
             path.push_str("/namespaces");
             push_segment(&mut path, namespace);
         }
-        for part in [self.plural, name, subresource].into_iter().filter(|part| !part.is_empty()) {
+        for part in [plural, name, subresource].into_iter().filter(|part| !part.is_empty()) {
             push_segment(&mut path, part);
         }
         path
@@ -53,7 +131,7 @@ impl Resource {
 }
 
 /// The object, collection or subresource that a request addresses.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct RequestTarget<'a> {
     /// API group, version and plural name of the object or collection.
     pub resource: Resource,
@@ -107,7 +185,40 @@ pub fn is_valid_object_name(name: &str) -> bool {
 /// Writes `plural.group`, for example `replicasets.apps`, as in logs and metrics; only the plural name for the core group.
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.group.is_empty() { f.write_str(self.plural) } else { write!(f, "{}.{}", self.plural, self.group) }
+        let Fields { group, plural, .. } = self.fields();
+        if group.is_empty() { f.write_str(plural) } else { write!(f, "{plural}.{group}") }
+    }
+}
+
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fields().fmt(f)
+    }
+}
+
+impl PartialEq for Resource {
+    fn eq(&self, other: &Self) -> bool {
+        self.fields() == other.fields()
+    }
+}
+
+impl Eq for Resource {}
+
+impl PartialOrd for Resource {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Resource {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.fields().cmp(&other.fields())
+    }
+}
+
+impl Hash for Resource {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.fields().hash(state);
     }
 }
 
@@ -287,9 +398,8 @@ pub enum DecodeError {
 mod tests {
     use super::*;
 
-    const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
-    const SETS: Resource =
-        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
+    const NODES: Resource = Resource::cluster_scoped("", "v1", "nodes", "Node");
+    const SETS: Resource = Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet");
 
     #[test]
     fn paths_match_the_api_server() {
@@ -298,6 +408,15 @@ mod tests {
         assert_eq!(SETS.path("ns", "web", ""), "/apis/apps/v1/namespaces/ns/replicasets/web");
         assert_eq!(SETS.path("", "", ""), "/apis/apps/v1/replicasets");
         assert_eq!(NODES.path("", "system:node:a", ""), "/api/v1/nodes/system:node:a");
+    }
+
+    #[test]
+    fn a_discovered_resource_equals_the_constant_with_its_names() {
+        let discovered = Resource::discovered("apps", "v1", "replicasets", "ReplicaSet", true);
+        assert_eq!(discovered, SETS);
+        assert_eq!(discovered.cmp(&NODES), SETS.cmp(&NODES));
+        assert_eq!(crate::map::HashSet::from_iter([discovered, SETS]).len(), 1);
+        assert_ne!(Resource::discovered("apps", "v1", "replicasets", "ReplicaSet", false), SETS);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 pub use rank::{DeletionCandidate, deletion_order_without_ranks, log2_of_age, rank_for_deletion};
+pub use read::{PodCondition, RawContainerStatus, RawPodStatus};
 
 use crate::{
     intern::Text,
@@ -20,7 +21,7 @@ use crate::{
 };
 
 /// Group, version and names of the resource `pods`.
-pub const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
+pub const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 
 /// Annotation with a Pod's deletion cost. Pods with a lower cost are deleted first.
 pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";

@@ -114,11 +114,11 @@ impl Quantity {
     /// Computes a quantity that fits into an `i64` and a power of ten. Returns `None` if the number is too long.
     fn parse_as_integer(
         text: &str,
-        parts: &QuantityText<'_>,
+        quantity_text: &QuantityText<'_>,
         exponent: i32,
         format: QuantityFormat,
     ) -> Option<Result<Self, QuantityError>> {
-        let (whole, fraction) = (parts.whole.len() as i64, parts.fraction.len() as i64);
+        let (whole, fraction) = (quantity_text.whole.len() as i64, quantity_text.fraction.len() as i64);
         let is_binary = format == QuantityFormat::BinarySi;
         let (mut scale, mantissa) = if is_binary {
             // 2^10 has about three decimal digits.
@@ -130,7 +130,7 @@ impl Quantity {
         if scale < NANO {
             return None;
         }
-        let digits = format!("{}{}", parts.whole, parts.fraction);
+        let digits = format!("{}{}", quantity_text.whole, quantity_text.fraction);
         let Ok(number) = digits.parse::<i64>() else { return Some(Err(QuantityError::InvalidNumber)) };
         let value = number.checked_mul(mantissa)?;
         let canonical = if is_binary {
@@ -138,21 +138,21 @@ impl Quantity {
         } else {
             scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0')
         };
-        let value = if parts.negative { -value } else { value };
+        let value = if quantity_text.negative { -value } else { value };
         Some(Ok(Self::int(value, scale, format, if canonical { text } else { "" })))
     }
 
     /// Computes a quantity as an exact decimal, rounded to billionths.
     fn parse_as_decimal(
-        parts: &QuantityText<'_>,
+        quantity_text: &QuantityText<'_>,
         exponent: i32,
         mut format: QuantityFormat,
     ) -> Result<Self, QuantityError> {
-        if !parts.has_digits {
+        if !quantity_text.has_digits {
             return Err(QuantityError::InvalidNumber);
         }
-        let mut unscaled = Natural::from_digits(&[parts.whole, parts.fraction])?;
-        let mut scale = parts.fraction.len() as i32;
+        let mut unscaled = Natural::from_digits(&[quantity_text.whole, quantity_text.fraction])?;
+        let mut scale = quantity_text.fraction.len() as i32;
         if format == QuantityFormat::BinarySi {
             unscaled.multiply_add(1 << exponent, 0);
         } else {
@@ -172,7 +172,7 @@ impl Quantity {
                 (unscaled, scale) = (Natural(vec![i64::MAX as u64]), 0);
             }
         }
-        let negative = parts.negative && !unscaled.is_zero();
+        let negative = quantity_text.negative && !unscaled.is_zero();
         Ok(Self { amount: Amount::Dec { negative, unscaled, scale }, text: Box::default(), format })
     }
 

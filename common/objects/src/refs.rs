@@ -63,7 +63,7 @@ impl Owner {
     pub fn controller_reference(&self) -> OwnerRef {
         OwnerRef {
             api_version: Text::new(&self.resource.api_version()),
-            kind: Text::new(self.resource.kind),
+            kind: Text::new(self.resource.kind()),
             name: self.name.clone(),
             uid: self.uid.clone(),
             controller: Some(true),
@@ -164,8 +164,7 @@ mod tests {
 
     use super::*;
 
-    const REPLICA_SETS: Resource =
-        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
+    const REPLICA_SETS: Resource = Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet");
 
     struct Thing(Meta);
 

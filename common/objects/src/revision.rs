@@ -7,7 +7,7 @@
 pub mod body;
 pub mod template;
 
-use std::{cmp::Ordering, sync::Arc};
+use std::cmp::Ordering;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -21,13 +21,8 @@ use crate::{
 };
 
 /// Group, version and names of the resource `controllerrevisions`.
-pub const CONTROLLER_REVISIONS: Resource = Resource {
-    group: "apps",
-    version: "v1",
-    plural: "controllerrevisions",
-    kind: "ControllerRevision",
-    is_namespaced: true,
-};
+pub const CONTROLLER_REVISIONS: Resource =
+    Resource::namespaced("apps", "v1", "controllerrevisions", "ControllerRevision");
 
 /// `SipHash` key for digests of revision data. The value is arbitrary, and the same in every process.
 const KEY: [u64; 2] = [0x6e6f_6e65_7420_7265, 0x7669_7369_6f6e_7300];
@@ -144,12 +139,6 @@ impl<'de> Deserialize<'de> for RevisionWithData {
     }
 }
 
-impl AsRef<Self> for ControllerRevision {
-    fn as_ref(&self) -> &Self {
-        self
-    }
-}
-
 /// Returns the Pod template in the data of a revision, without the patch directive. `None` if the data contain no template.
 pub fn extract_template(data: &[u8]) -> Option<Value> {
     take_template(serde_json::from_slice(data).ok()?)
@@ -163,12 +152,8 @@ fn take_template(mut data: Value) -> Option<Value> {
     Some(template)
 }
 
-/// Sorts revisions by number, then by creation time, then by name, all in ascending order.
-pub fn sort_revisions<R: AsRef<ControllerRevision>>(revisions: &mut [Arc<R>]) {
-    revisions.sort_by(|a, b| compare((**a).as_ref(), (**b).as_ref()));
-}
-
-fn compare(a: &ControllerRevision, b: &ControllerRevision) -> Ordering {
+/// Compares revisions by number, then by creation time, then by name.
+pub fn compare_revisions(a: &ControllerRevision, b: &ControllerRevision) -> Ordering {
     let (x, y) = (&a.meta, &b.meta);
     a.revision
         .cmp(&b.revision)
@@ -290,6 +275,8 @@ fn go_double(double: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -405,13 +392,13 @@ mod tests {
 
     #[test]
     fn sorts_by_number_age_and_name() {
-        let mut list = vec![
+        let mut list = [
             revision("d", 3, 10, &json!({})),
             revision("c", 2, 20, &json!({})),
             revision("b", 2, 10, &json!({})),
             revision("a", 2, 20, &json!({})),
         ];
-        sort_revisions(&mut list);
+        list.sort_by(|a, b| compare_revisions(a, b));
         assert_eq!(list.iter().map(|r| &*r.meta.name).collect::<Vec<_>>(), ["b", "a", "c", "d"]);
     }
 

@@ -103,13 +103,13 @@ impl Default for RecentLists {
 
 impl RecentLists {
     /// Returns the shared copy of a list, and marks it as most recently read in its bucket.
-    fn share(&mut self, list: Vec<Toleration>) -> Arc<Box<[Toleration]>> {
-        let at = self.seed.hash_one(&list) % BUCKETS as u64;
+    fn share(&mut self, tolerations: Vec<Toleration>) -> Arc<Box<[Toleration]>> {
+        let at = self.seed.hash_one(&tolerations) % BUCKETS as u64;
         let bucket = &mut self.buckets[at as usize];
-        let known = bucket.iter().position(|known| ***known == *list);
+        let known = bucket.iter().position(|known| ***known == *tolerations);
         let shared = match known {
             Some(at) => bucket.remove(at),
-            None => Arc::new(list.into()),
+            None => Arc::new(tolerations.into()),
         };
         bucket.truncate(MAX_LISTS_PER_BUCKET - 1);
         bucket.insert(0, Arc::clone(&shared));
@@ -118,8 +118,8 @@ impl RecentLists {
 }
 
 impl From<Vec<Toleration>> for Tolerations {
-    fn from(list: Vec<Toleration>) -> Self {
-        Self((!list.is_empty()).then(|| SHARED.lock().share(list)))
+    fn from(tolerations: Vec<Toleration>) -> Self {
+        Self((!tolerations.is_empty()).then(|| SHARED.lock().share(tolerations)))
     }
 }
 

@@ -204,7 +204,7 @@ impl Metrics {
     }
 
     /// Returns the `informer_*` metrics for the cache of a resource.
-    pub fn informer_metrics(&self, resource: Resource) -> InformerMetrics {
+    pub fn informer_metrics(&self, resource: &Resource) -> InformerMetrics {
         InformerMetrics::new(self, resource)
     }
 

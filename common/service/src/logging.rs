@@ -188,11 +188,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
         }
     }
 
-    fn on_record(&self, id: &span::Id, values: &span::Record<'_>, context: Context<'_, S>) {
+    fn on_record(&self, id: &span::Id, record: &span::Record<'_>, context: Context<'_, S>) {
         if let Some(span) = context.span(id)
             && let Some(fields) = span.extensions_mut().get_mut::<LogFields>()
         {
-            values.record(fields);
+            record.record(fields);
         }
     }
 

@@ -51,8 +51,8 @@ const ACCEPT_BACKLOG: u32 = 1024;
 const MAX_BODY_SIZE: usize = 4096;
 
 /// Registers the metrics of `/metrics/slis`, the results of health checks.
-pub fn register_metrics(slis: &Metrics) {
-    HealthChecks::new("healthz", slis);
+pub fn register_metrics(metrics: &Metrics) {
+    HealthChecks::new("healthz", metrics);
 }
 
 /// Addresses and TLS of the server.
@@ -103,11 +103,11 @@ struct Inner {
 
 impl ServerState {
     /// Returns a state without checks and loops.
-    pub fn new(metrics: Metrics, log: logging::VerbosityHandle) -> Self {
+    pub fn new(metrics: Metrics, verbosity: logging::VerbosityHandle) -> Self {
         let slis = Metrics::new();
         let inner = Inner {
             metrics,
-            log,
+            log: verbosity,
             live: HealthChecks::new("healthz", &slis),
             ready: HealthChecks::new("readyz", &slis),
             slis,
@@ -220,12 +220,12 @@ pub struct Server {
     _tasks: JoinSet<()>,
 }
 
-/// Starts the server as tasks of the current tokio runtime. `access` guards the address with TLS; without `access` every caller
+/// Starts the server as tasks of the current tokio runtime. `authorizer` guards the address with TLS; without it, every caller
 /// may read everything.
 pub fn start_server(
     settings: &ServerSettings,
     state: &ServerState,
-    access: Option<RequestAuthorizer>,
+    authorizer: Option<RequestAuthorizer>,
     clock: &Clock,
 ) -> Result<Server, Error> {
     let mut tasks = JoinSet::new();
@@ -241,10 +241,10 @@ pub fn start_server(
         let mut certificates = tls::ReloadingTlsConfig::load(settings.tls.clone())?;
         let (listener, address) = listen(address, settings.is_port_shared)?;
         let mut service = plain.clone();
-        if let Some(access) = access {
+        if let Some(authorizer) = authorizer {
             service.router = service
                 .router
-                .layer(middleware::from_fn_with_state(Arc::new(access), access::guard_request))
+                .layer(middleware::from_fn_with_state(Arc::new(authorizer), access::guard_request))
                 .layer(middleware::map_response(secure_headers));
         }
         service.tls = Some(certificates.current_config());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::intern::Text;
+use common::prelude::*;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -10,9 +10,8 @@ use super::runs::{job_name, run_search_start};
 use crate::{
     due::{self, DueRun},
     objects::{CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION, ConcurrencyPolicy, CronJobSpec},
-    plan::{Action, DeletionReason, Plan, PlannedEvent},
+    plan::{Action, DeletionReason, Plan, PlannedEvent, Snapshot},
     schedule::{ParseError, Schedule, ZoneRules},
-    snapshot::Snapshot,
 };
 
 /// Plans the time of the next sync, and the Job of the due run if the policy, the deadline and the spec allow the Job.
@@ -44,32 +43,29 @@ pub(super) fn plan_due_job(plan: &mut Plan, snapshot: &Snapshot) {
         }
     };
     // `plan.status` already includes the unrecorded runs that were found, so the search begins after them.
-    let anchor = plan.status.last_schedule_time.map(due::RunSearchStart::LastRun).or_else(|| run_search_start(cron));
-    let Some(anchor) = anchor else {
+    let last_run = plan.status.last_schedule_time.map(due::RunSearchStart::LastRun);
+    let Some(search_start) = last_run.or_else(|| run_search_start(cron)) else {
         return plan.reasons_for_no_job.push("metadata.creationTimestamp is missing".to_owned());
     };
     let deadline = spec.starting_deadline_seconds.map(SignedDuration::from_secs);
-    let DueRun { scheduled_time: run, has_many_missed_runs: many_missed } =
-        match due::find_due_run(&schedule, anchor, deadline, now) {
-            Ok(due) => due,
+    let DueRun { scheduled_time, has_many_missed_runs } =
+        match due::find_due_run(&schedule, search_start, deadline, now) {
+            Ok(due_run) => due_run,
             Err(error) => {
-                return report_unusable_spec(
-                    plan,
-                    "InvalidSchedule",
-                    format!("invalid schedule: {} : {error}", spec.schedule),
-                );
+                let message = format!("invalid schedule: {} : {error}", spec.schedule);
+                return report_unusable_spec(plan, "InvalidSchedule", message);
             }
         };
-    if let Some(next) = due::next_firing_with_new_job_name(&schedule, anchor, now) {
+    if let Some(next) = due::next_firing_with_new_job_name(&schedule, search_start, now) {
         plan.requeue_after = delay(next, now);
         plan.reasons_for_no_job.push(format!("the next run is at {next}"));
     }
-    if many_missed {
+    if has_many_missed_runs {
         let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
         plan.actions.push(Action::RecordEvent(PlannedEvent::warning("TooManyMissedTimes", message)));
     }
-    let Some(run) = run else { return };
-    let name = job_name(&cron.metadata.name, run);
+    let Some(scheduled_time) = scheduled_time else { return };
+    let name = job_name(&cron.metadata.name, scheduled_time);
     if plan.status.active.iter().any(|reference| *reference.name == *name) {
         return;
     }
@@ -78,7 +74,7 @@ pub(super) fn plan_due_job(plan: &mut Plan, snapshot: &Snapshot) {
         ConcurrencyPolicy::Forbid if plan.status.active.is_empty() => {}
         ConcurrencyPolicy::Forbid => {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
-            plan.reasons_for_no_job.push(format!("the run of {run} waits for the active Job (Forbid)"));
+            plan.reasons_for_no_job.push(format!("the run of {scheduled_time} waits for the active Job (Forbid)"));
             return plan.actions.push(Action::RecordEvent(PlannedEvent::normal("JobAlreadyActive", message)));
         }
         ConcurrencyPolicy::Replace => {
@@ -94,9 +90,9 @@ pub(super) fn plan_due_job(plan: &mut Plan, snapshot: &Snapshot) {
             }));
         }
     }
-    match build_job(snapshot, &name, run, zone.as_ref()) {
+    match build_job(snapshot, &name, scheduled_time, zone.as_ref()) {
         Ok(body) => {
-            plan.actions.push(Action::CreateJob { name: Text::new(&name), body: Box::new(body), scheduled_time: run });
+            plan.actions.push(Action::CreateJob { name: Text::new(&name), body: Box::new(body), scheduled_time });
         }
         Err(problem) => report_unusable_spec(plan, "FailedCreate", format!("Error creating job: {problem}")),
     }
@@ -142,7 +138,12 @@ pub fn parse_schedule_ignoring_unknown_time_zone(spec: &CronJobSpec) -> Result<S
 }
 
 /// Builds the Job of a run, or returns the reason why no Job can be built from the template.
-fn build_job(snapshot: &Snapshot, name: &str, run: Timestamp, zone: Option<&ZoneRules>) -> Result<Value, String> {
+fn build_job(
+    snapshot: &Snapshot,
+    name: &str,
+    scheduled_time: Timestamp,
+    zone: Option<&ZoneRules>,
+) -> Result<Value, String> {
     let template = snapshot.cron_job.spec.job_template.as_ref().ok_or("spec.jobTemplate is missing")?;
     let mut template = template.parse_value().map_err(|error| format!("spec.jobTemplate: {error}"))?;
     let mut metadata = json!({
@@ -158,7 +159,8 @@ fn build_job(snapshot: &Snapshot, name: &str, run: Timestamp, zone: Option<&Zone
     if !metadata["annotations"].is_object() {
         metadata["annotations"] = json!({});
     }
-    metadata["annotations"][CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION] = json!(format_scheduled_time(run, zone));
+    metadata["annotations"][CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION] =
+        json!(format_scheduled_time(scheduled_time, zone));
     Ok(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": template["spec"].take()}))
 }
 

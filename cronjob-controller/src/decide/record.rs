@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::meta::Uid;
+use common::prelude::*;
 
 use super::runs::{saw_completed_job_event, unrecorded_run_of_job};
 use crate::{
     objects::JobReference,
-    plan::{Action, LiveRead, Plan, PlannedEvent},
-    snapshot::Snapshot,
+    plan::{Action, LiveRead, Plan, PlannedEvent, Snapshot},
 };
 
 /// Maximum number of Jobs that one sync reads live.
@@ -32,7 +31,7 @@ pub(super) fn plan_status(
     for job in &snapshot.jobs {
         let uid = &job.metadata.uid;
         let unrecorded = unrecorded_run_of_job(snapshot, job);
-        match job.outcome() {
+        match job.status.outcome {
             None if active.contains(uid) => {}
             None if !snapshot.was_cron_job_read_live => {
                 plan.live_reads.push(LiveRead::CronJob);
@@ -44,12 +43,11 @@ pub(super) fn plan_status(
                 let message = format!("Saw a job that the controller did not create or forgot: {name}");
                 plan.actions.push(Action::RecordEvent(PlannedEvent::warning("UnexpectedJob", message)));
             }
-            Some(end) => {
+            Some(outcome) => {
                 if active.contains(uid) && finished.insert(uid) && !surplus.contains(uid) {
-                    plan.actions.push(Action::RecordEvent(saw_completed_job_event(job, end)));
+                    plan.actions.push(Action::RecordEvent(saw_completed_job_event(job, outcome)));
                 }
-                let completed = job.completion_time();
-                plan.status.last_successful_time = plan.status.last_successful_time.max(completed);
+                plan.status.last_successful_time = plan.status.last_successful_time.max(job.completion_time());
             }
         }
         plan.status.last_schedule_time = plan.status.last_schedule_time.max(unrecorded);

@@ -6,8 +6,7 @@ use jiff::Timestamp;
 use crate::{
     due::RunSearchStart,
     objects::{CronJob, Job, JobOutcome},
-    plan::PlannedEvent,
-    snapshot::Snapshot,
+    plan::{PlannedEvent, Snapshot},
 };
 
 /// Returns the time after which the next run is searched; `None` if there is neither a last run nor a creation time.
@@ -29,7 +28,7 @@ pub(crate) fn job_name(cron: &str, run: Timestamp) -> String {
 pub(super) fn unrecorded_run_of_job(snapshot: &Snapshot, job: &Job) -> Option<Timestamp> {
     let cron = &snapshot.cron_job;
     let is_new = |run: &Timestamp| {
-        *run <= snapshot.now && run_search_start(cron).is_none_or(|anchor| *run > anchor.start_time())
+        *run <= snapshot.now && run_search_start(cron).is_none_or(|search_start| *run > search_start.start_time())
     };
     let run = job.scheduled_time.filter(is_new)?;
     (*job.metadata.name == *job_name(&cron.metadata.name, run)).then_some(run)
@@ -38,15 +37,15 @@ pub(super) fn unrecorded_run_of_job(snapshot: &Snapshot, job: &Job) -> Option<Ti
 /// Returns the run of an existing Job that has the name of the `wanted` run; `None` if the Job is not to be recorded.
 ///
 /// A Job of another owner, or a manually created Job, only occupies the name. A Job in `status.active` is recorded already.
-pub fn run_of_existing_job(snapshot: &Snapshot, existing: &Job, wanted: Timestamp) -> Option<Timestamp> {
+pub fn run_of_existing_job(snapshot: &Snapshot, job: &Job, wanted: Timestamp) -> Option<Timestamp> {
     let cron = &snapshot.cron_job;
-    let is_owned = existing.metadata.controller().is_some_and(|owner| owner.uid == cron.metadata.uid);
-    let is_recorded = cron.status.has_active_job(&existing.metadata.uid);
+    let is_owned = job.metadata.controller().is_some_and(|owner| owner.uid == cron.metadata.uid);
+    let is_recorded = cron.status.active.iter().any(|reference| reference.uid == job.metadata.uid);
     let is_same_minute = |run: &Timestamp| run.as_second() / 60 == wanted.as_second() / 60;
-    existing.scheduled_time.filter(|run| is_owned && !is_recorded && is_same_minute(run))
+    job.scheduled_time.filter(|run| is_owned && !is_recorded && is_same_minute(run))
 }
 
-pub(super) fn saw_completed_job_event(job: &Job, end: JobOutcome) -> PlannedEvent {
-    let message = format!("Saw completed job: {}, condition: {}", job.metadata.name, end.as_str());
+pub(super) fn saw_completed_job_event(job: &Job, outcome: JobOutcome) -> PlannedEvent {
+    let message = format!("Saw completed job: {}, condition: {outcome:?}", job.metadata.name);
     PlannedEvent::normal("SawCompletedJob", message)
 }

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{controller::Decision, intern::Text};
+use common::{controller::Decision, prelude::*};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -452,7 +452,7 @@ fn year(schedule: &str, zone: &str, policy: &str, takes: i64, start: Timestamp) 
     while snapshot.now < end {
         let now = snapshot.now;
         for job in &mut snapshot.jobs {
-            if finishes.get(&job.metadata.name).is_some_and(|at| *at <= now) && job.outcome().is_none() {
+            if finishes.get(&job.metadata.name).is_some_and(|at| *at <= now) && job.status.outcome.is_none() {
                 let mut finished = serde_json::to_value(json!({"metadata": {"name": job.metadata.name, "namespace": "shop",
                     "uid": job.metadata.uid.to_string()}, "status": {"conditions": [{"type": "Complete", "status": "True"}]}})).unwrap();
                 finished["status"]["startTime"] = json!(job.scheduled_time.unwrap().to_string());
@@ -569,7 +569,7 @@ proptest! {
             |s| matches!(s, Action::DeleteJob { uid, reason: DeletionReason::ReplacedByNextRun, .. } if by_hand.contains(uid))
         );
         prop_assert!(!replaces_by_hand);
-        let ended = |uid: &Uid| snapshot.jobs.iter().any(|job| job.metadata.uid == *uid && job.outcome().is_some());
+        let ended = |uid: &Uid| snapshot.jobs.iter().any(|job| job.metadata.uid == *uid && job.status.outcome.is_some());
         for step in &plan.actions {
             if let Action::DeleteJob { uid, reason: DeletionReason::BeyondHistoryLimit, .. } = step {
                 prop_assert!(ended(uid), "only finished Jobs are deleted as history");

@@ -11,7 +11,7 @@
 use chrono::{Datelike as _, NaiveDate, NaiveDateTime, TimeDelta};
 use cron::{Schedule as Rule, TimeUnitSpec as _};
 
-use super::error::ParseError;
+use super::parse::ParseError;
 
 /// The values that each field allows: bit `n` is set if the value `n` is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,29 +37,23 @@ const EVERY_DAY_OF_MONTH: u64 = 0xffff_fffe;
 const EVERY_DAY_OF_WEEK: u64 = 0x7f;
 
 impl CronFields {
-    pub(super) fn new(sets: &FieldValues) -> Result<Self, ParseError> {
-        let days: &[(u64, u64)] = if sets.has_unrestricted_day_field {
-            &[(sets.day_of_month_bits, sets.day_of_week_bits)]
+    pub(super) fn new(values: &FieldValues) -> Result<Self, ParseError> {
+        let FieldValues { minute_bits, hour_bits, day_of_month_bits, month_bits, day_of_week_bits, .. } = *values;
+        let day_bits: &[(u64, u64)] = if values.has_unrestricted_day_field {
+            &[(day_of_month_bits, day_of_week_bits)]
         } else {
-            &[(sets.day_of_month_bits, EVERY_DAY_OF_WEEK), (EVERY_DAY_OF_MONTH, sets.day_of_week_bits)]
+            &[(day_of_month_bits, EVERY_DAY_OF_WEEK), (EVERY_DAY_OF_MONTH, day_of_week_bits)]
         };
-        let mut rules = Vec::with_capacity(days.len());
-        for (days_of_month, days_of_week) in days {
-            let values = [sets.minute_bits, sets.hour_bits, *days_of_month, sets.month_bits, *days_of_week];
-            if values.contains(&0) {
+        let mut rules = Vec::with_capacity(day_bits.len());
+        for (day_of_month_bits, day_of_week_bits) in day_bits {
+            let fields = [minute_bits, hour_bits, *day_of_month_bits, month_bits];
+            if fields.contains(&0) || *day_of_week_bits == 0 {
                 continue;
             }
-            let [minutes, hours, days_of_month, months, days_of_week] = values;
-            let expression = format!(
-                "0 {} {} {} {} {}",
-                list(minutes, 0),
-                list(hours, 0),
-                list(days_of_month, 0),
-                list(months, 0),
-                list(days_of_week, 1)
-            );
-            let rule = expression.parse().map_err(|error| ParseError::new(format!("{expression}: {error}")))?;
-            rules.push(rule);
+            let [minutes, hours, days_of_month, months] = fields.map(|bits| list(bits, 0));
+            let days_of_week = list(*day_of_week_bits, 1);
+            let expression = format!("0 {minutes} {hours} {days_of_month} {months} {days_of_week}");
+            rules.push(expression.parse().map_err(|error| ParseError(format!("{expression}: {error}")))?);
         }
         Ok(Self { rules })
     }
@@ -93,9 +87,8 @@ impl CronFields {
     }
 }
 
-/// Formats the values of a set as a list of numbers, each with `offset` added.
-fn list(set: u64, offset: u32) -> String {
-    let values: Vec<String> =
-        (0..u64::BITS).filter(|value| set & (1 << value) != 0).map(|value| (value + offset).to_string()).collect();
-    values.join(",")
+/// Formats the values of a field as a list of numbers, each with `offset` added.
+fn list(bits: u64, offset: u32) -> String {
+    let values = (0..u64::BITS).filter(|value| bits & (1 << value) != 0);
+    values.map(|value| (value + offset).to_string()).collect::<Vec<_>>().join(",")
 }

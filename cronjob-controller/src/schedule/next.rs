@@ -34,23 +34,21 @@ pub(super) fn next_firing_second(fields: &CronFields, zone: &ZoneRules, after: i
         return None;
     }
     let clock = WallClock(zone);
-    let start = clock.at(after.checked_add(1)?)?;
-    match next_in_steady_time(fields, &clock, start) {
-        Some(next) => Some(next),
-        None => walk(fields, &clock, start),
-    }
+    let first_moment = clock.at(after.checked_add(1)?)?;
+    next_in_steady_time(fields, &clock, first_moment).or_else(|| walk(fields, &clock, first_moment))
 }
 
 /// Returns the instant of the next allowed wall-clock time; `None` if a clock change nearby makes [`walk`] necessary.
-fn next_in_steady_time(fields: &CronFields, clock: &WallClock<'_>, start: Moment) -> Option<i64> {
-    if !YEARS.contains(&start.wall.year()) {
+fn next_in_steady_time(fields: &CronFields, clock: &WallClock<'_>, first_moment: Moment) -> Option<i64> {
+    let Moment { at, wall: first_wall } = first_moment;
+    if !YEARS.contains(&first_wall.year()) {
         return None;
     }
-    let wall = fields.next_allowed_wall_time(start.wall).filter(|wall| wall.year() <= start.wall.year() + HORIZON)?;
-    let next = start.at + (wall - start.wall).num_seconds();
-    // If the month of the start is not allowed, [`walk`] begins at the first day of that month.
-    let first_day = if fields.allows_month(start.wall.month()) { start.wall.day() } else { 1 };
-    let begin = start.at - i64::from(start.wall.day() - first_day) * DAY;
+    let wall = fields.next_allowed_wall_time(first_wall).filter(|wall| wall.year() <= first_wall.year() + HORIZON)?;
+    let next = at + (wall - first_wall).num_seconds();
+    // If the month of the first moment is not allowed, [`walk`] begins at the first day of that month.
+    let first_day = if fields.allows_month(first_wall.month()) { first_wall.day() } else { 1 };
+    let begin = at - i64::from(first_wall.day() - first_day) * DAY;
     clock.is_steady(begin - MARGIN, next + MARGIN).then_some(next)
 }
 
@@ -63,8 +61,8 @@ pub(super) fn next_firing_second_by_walk(fields: &CronFields, zone: &ZoneRules, 
 }
 
 /// Searches for the next firing step by step, as robfig/cron does.
-fn walk(fields: &CronFields, clock: &WallClock<'_>, start: Moment) -> Option<i64> {
-    let mut t = start;
+fn walk(fields: &CronFields, clock: &WallClock<'_>, first_moment: Moment) -> Option<i64> {
+    let mut t = first_moment;
     let limit = t.wall.year() + HORIZON;
     // Whether the search has left its start. From then on, each step leads to the beginning of a month, day, hour or minute.
     let mut touched = false;

@@ -6,10 +6,14 @@ use common::duration;
 
 use super::{
     Schedule,
-    error::ParseError,
     fields::{CronFields, FieldValues},
     zone::ZoneRules,
 };
+
+/// Why a schedule cannot be parsed, in the words of upstream's parser.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ParseError(pub(super) String);
 
 /// One of the five fields: the range of its values, and the names that stand for values.
 struct Field {
@@ -34,47 +38,46 @@ impl Schedule {
     /// A prefix `TZ=...` or `CRON_TZ=...` names the time zone; without a prefix, the zone of the process applies.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         if text.is_empty() {
-            return Err(ParseError::new("empty spec string"));
+            return Err(ParseError("empty spec string".to_owned()));
         }
         let mut rest = text;
         let mut zone = None;
         if let Some(prefixed) = text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
             // Without a blank, upstream's parser panics, and its callers turn the panic into this error.
-            let Some((name, fields)) = prefixed.split_once(' ') else {
-                return Err(ParseError::new("invalid schedule format: runtime error: slice bounds out of range [:-1]"));
-            };
-            let found = ZoneRules::find_by_name(name)
-                .map_err(|error| ParseError(format!("provided bad location {name}: {error}")))?;
-            zone = Some(found);
+            let panic = "invalid schedule format: runtime error: slice bounds out of range [:-1]";
+            let (name, fields) = prefixed.split_once(' ').ok_or_else(|| ParseError(panic.to_owned()))?;
+            let bad_location = |error| ParseError(format!("provided bad location {name}: {error}"));
+            zone = Some(ZoneRules::find_by_name(name).map_err(bad_location)?);
             rest = fields.trim();
         }
-        if rest.starts_with('@') {
-            return descriptor(rest, zone);
-        }
-        let parts: Vec<&str> = rest.split_whitespace().collect();
-        let [minute, hour, day_of_month, month, day_of_week] = parts[..] else {
-            let found = parts.len();
-            return Err(ParseError(format!("expected exactly 5 fields, found {found}: [{}]", parts.join(" "))));
-        };
-        // Fields are parsed from left to right, so that the first error is reported.
-        let minute = field(minute, &MINUTE)?;
-        let hour = field(hour, &HOUR)?;
-        let day_of_month = field(day_of_month, &DAY_OF_MONTH)?;
-        let month = field(month, &MONTH)?;
-        let day_of_week = field(day_of_week, &DAY_OF_WEEK)?;
-        let fields = CronFields::new(&FieldValues {
-            minute_bits: minute.values,
-            hour_bits: hour.values,
-            day_of_month_bits: day_of_month.values,
-            month_bits: month.values,
-            day_of_week_bits: day_of_week.values,
-            has_unrestricted_day_field: day_of_month.is_star || day_of_week.is_star,
-        })?;
-        Ok(Schedule::Cron { fields, zone: zone.unwrap_or_else(ZoneRules::process_zone) })
+        if rest.starts_with('@') { parse_descriptor(rest, zone) } else { parse_fields(rest, zone) }
     }
 }
 
-fn descriptor(text: &str, zone: Option<ZoneRules>) -> Result<Schedule, ParseError> {
+fn parse_fields(text: &str, zone: Option<ZoneRules>) -> Result<Schedule, ParseError> {
+    let parts: Vec<&str> = text.split_whitespace().collect();
+    let [minute, hour, day_of_month, month, day_of_week] = parts[..] else {
+        let found = parts.len();
+        return Err(ParseError(format!("expected exactly 5 fields, found {found}: [{}]", parts.join(" "))));
+    };
+    // Fields are parsed from left to right, so that the first error is reported.
+    let minute_bits = field(minute, &MINUTE)?.values;
+    let hour_bits = field(hour, &HOUR)?.values;
+    let day_of_month = field(day_of_month, &DAY_OF_MONTH)?;
+    let month_bits = field(month, &MONTH)?.values;
+    let day_of_week = field(day_of_week, &DAY_OF_WEEK)?;
+    let fields = CronFields::new(&FieldValues {
+        minute_bits,
+        hour_bits,
+        day_of_month_bits: day_of_month.values,
+        month_bits,
+        day_of_week_bits: day_of_week.values,
+        has_unrestricted_day_field: day_of_month.is_star || day_of_week.is_star,
+    })?;
+    Ok(Schedule::Cron { fields, zone: zone.unwrap_or_else(ZoneRules::process_zone) })
+}
+
+fn parse_descriptor(text: &str, zone: Option<ZoneRules>) -> Result<Schedule, ParseError> {
     let fields = match text {
         "@yearly" | "@annually" => "0 0 1 1 *",
         "@monthly" => "0 0 1 * *",
@@ -88,11 +91,7 @@ fn descriptor(text: &str, zone: Option<ZoneRules>) -> Result<Schedule, ParseErro
             return every(duration).map_err(|error| ParseError(format!("failed to parse duration {text}: {error}")));
         }
     };
-    let mut schedule = Schedule::parse(fields)?;
-    if let (Schedule::Cron { zone: of, .. }, Some(zone)) = (&mut schedule, zone) {
-        *of = zone;
-    }
-    Ok(schedule)
+    parse_fields(fields, zone)
 }
 
 /// Parses the duration of `@every`. The interval is rounded down to whole seconds, and is at least one second.

@@ -46,14 +46,12 @@ impl ZoneRules {
         }
     }
 
-    /// Finds a zone in the rules of the operating system.
     fn find_installed(name: &str) -> Option<Self> {
         let zone = TimeZone::get(name).ok()?;
         // `TimeZone::get` ignores the case of letters, but zone names are case-sensitive.
         (zone.iana_name() == Some(name)).then_some(Self::System(zone))
     }
 
-    /// Finds a zone in the rules of the binary.
     pub(super) fn find_bundled_rules(name: &str) -> Option<Self> {
         name.parse().ok().map(Self::Bundled)
     }

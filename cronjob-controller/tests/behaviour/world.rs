@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use common::{clock::Clock, settings::OperatorSettings};
+use common::{prelude::*, settings::OperatorSettings};
 use sandbox::{Sandbox, loops::Loops};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{pods::PODS, refs::Owner};
+use common::refs::Owner;
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
@@ -18,9 +18,8 @@ type JsonMembers = BTreeMap<String, Box<RawValue>>;
 #[derive(Debug)]
 pub(super) struct PodBodyTemplate {
     /// The prefix of the Pods' names, for `metadata.generateName`: the name of the DaemonSet and a dash.
-    generate_name: Arc<str>,
-    /// Approximate size of one Pod, in bytes.
-    size: usize,
+    pub(super) generate_name: Arc<str>,
+    pub(super) approximate_pod_bytes: usize,
     metadata: Box<RawValue>,
     /// The members of `spec` without `affinity`.
     spec: JsonMembers,
@@ -74,8 +73,8 @@ impl PodBodyTemplate {
     ///
     /// Upstream: `pkg/controller/daemon/util`, `CreatePodTemplate`; `pkg/controller`, `GetPodFromTemplate`.
     pub(super) fn new(set: &DaemonSet, owner: &Owner, hash: &str) -> serde_json::Result<Self> {
-        let take = |from: &mut JsonMembers, name| {
-            from.remove(name).map_or(Ok(JsonMembers::new()), |part| split_json_members(&part))
+        let take = |members: &mut JsonMembers, name| {
+            members.remove(name).map_or(Ok(JsonMembers::new()), |part| split_json_members(&part))
         };
         let mut template: JsonMembers = serde_json::from_str(set.template.text())?;
         let metadata = take(&mut template, "metadata")?;
@@ -91,18 +90,11 @@ impl PodBodyTemplate {
         let generate_name: Arc<str> = format!("{name}{dash}").into();
         let metadata = pod_metadata_json(set, owner, hash, &generate_name, &metadata)?;
         let parts = [&spec, &affinity, &node_affinity].into_iter().flatten();
-        let size = metadata.get().len() + parts.map(|(name, value)| name.len() + value.get().len()).sum::<usize>();
+        let approximate_pod_bytes =
+            metadata.get().len() + parts.map(|(name, value)| name.len() + value.get().len()).sum::<usize>();
         // The decision to run a Pod on the node has already checked the required terms of the template. The pin replaces them.
         node_affinity.remove("requiredDuringSchedulingIgnoredDuringExecution");
-        Ok(Self { generate_name, size, metadata, spec, affinity, node_affinity })
-    }
-
-    pub(super) fn generate_name(&self) -> &Arc<str> {
-        &self.generate_name
-    }
-
-    pub(super) fn approximate_pod_bytes(&self) -> usize {
-        self.size
+        Ok(Self { generate_name, approximate_pod_bytes, metadata, spec, affinity, node_affinity })
     }
 
     /// Returns a Pod with a required node affinity that matches only the node with this name.
@@ -114,7 +106,7 @@ impl PodBodyTemplate {
         };
         let affinity = Affinity { others: &self.affinity, node_affinity };
         let spec = Spec { others: &self.spec, affinity };
-        NewPodBody { api_version: PODS.version, kind: PODS.kind, metadata: &self.metadata, spec }
+        NewPodBody { api_version: "v1", kind: "Pod", metadata: &self.metadata, spec }
     }
 }
 
@@ -123,9 +115,10 @@ fn pod_metadata_json(
     owner: &Owner,
     hash: &str,
     generate_name: &str,
-    template: &JsonMembers,
+    template_members: &JsonMembers,
 ) -> serde_json::Result<Box<RawValue>> {
-    let labels = template.get("labels").map(|labels| serde_json::from_str::<Option<Map<String, Value>>>(labels.get()));
+    let labels = template_members.get("labels");
+    let labels = labels.map(|labels| serde_json::from_str::<Option<Map<String, Value>>>(labels.get()));
     let mut labels = labels.transpose()?.flatten().unwrap_or_default();
     labels.insert(REVISION_HASH_LABEL.to_owned(), hash.into());
     if let Some(generation) = set.template_generation() {
@@ -136,7 +129,7 @@ fn pod_metadata_json(
     metadata.insert("labels", serde_json::value::to_raw_value(&labels)?);
     metadata.insert("ownerReferences", serde_json::value::to_raw_value(&[owner.controller_reference()])?);
     for field in ["annotations", "finalizers"] {
-        if let Some(value) = template.get(field).filter(|value| value.get() != "null") {
+        if let Some(value) = template_members.get(field).filter(|value| value.get() != "null") {
             metadata.insert(field, value.clone());
         }
     }
@@ -154,14 +147,11 @@ fn with_automatic_tolerations(mut tolerations: Vec<Value>, host_network: bool) -
         let is_same = |known: &Value| {
             ["key", "operator", "effect", "value"].iter().all(|field| text(known, field) == text(&own, field))
         };
-        let mut replaced = false;
-        for known in tolerations.iter_mut().filter(|known| is_same(known)) {
-            known.clone_from(&own);
-            replaced = true;
-        }
-        if !replaced {
+        if !tolerations.iter().any(is_same) {
             tolerations.push(own);
+            continue;
         }
+        tolerations.iter_mut().filter(|known| is_same(known)).for_each(|known| known.clone_from(&own));
     }
     tolerations
 }

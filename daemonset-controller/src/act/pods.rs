@@ -3,25 +3,19 @@
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use common::{
-    api::PatchFormat,
-    events::EventType,
-    io::{ChildClaim, GroupConcurrency, ObjectRole, Refusal, RefusalClass, Request, SyncError, create_pod_with_answer},
-    pod_creation_pauses::PodCreationOutcome,
-    pods::PODS,
+    api::PatchFormat, io::create_pod_with_answer, pod_creation_pauses::PodCreationOutcome, pods::PODS, prelude::*,
 };
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{
-    body::PodBodyTemplate,
-    note::{Io, Note},
-    refusals::{is_likely_permanent, report_denied_change, sync_error_from_refusal},
-};
+use super::{SetIo, body::PodBodyTemplate, is_likely_permanent, report_denied_change};
 use crate::{
+    DaemonSetController,
     decide::recheck::deletion_reason_still_applies,
+    node_indexes::UnansweredPodCreation,
     objects::{CachedPod, REVISION_HASH_LABEL, SharedPod},
     plan::{DeletionReason, Plan, PodCreation, PodDeletion},
-    snapshot::Snapshot,
+    snapshot::{FirstTask, PodsToChange, Snapshot, nodes::NodeCursor},
 };
 
 /// Greatest total size of the Pods in concurrent create requests, in bytes. A single Pod may be larger.
@@ -42,24 +36,25 @@ pub(super) struct RelabelOutcome<'s> {
 /// revision. Pods without the label get it with an empty value, because the watch selects Pods by this label.
 pub(super) async fn relabel<'s>(
     snapshot: &'s Snapshot,
-    denied: &mut Option<SyncError>,
-    io: Io<'_>,
+    denial_error: &mut Option<SyncError>,
+    io: SetIo<'_>,
 ) -> Result<RelabelOutcome<'s>, SyncError> {
-    let Snapshot { pods_to_relabel: relabel, pods_without_hash_label: unlabelled, revisions, .. } = snapshot;
-    let with_hashes = relabel.iter().map(|pod| (pod, revisions.current_hash.as_str()));
-    let changes: Vec<(&SharedPod, &str)> = with_hashes.chain(unlabelled.iter().map(|pod| (pod, ""))).collect();
-    let results = io
-        .run_group(GroupConcurrency::AllConcurrent, changes.iter().copied(), |(pod, hash)| relabel_pod(pod, hash, io))
-        .await;
+    let PodsToChange { pods_to_relabel, pods_without_hash_label, .. } = &snapshot.pods_to_change;
+    let with_hashes = pods_to_relabel.iter().map(|pod| (pod, snapshot.revisions.current_hash.as_str()));
+    let without_hashes = pods_without_hash_label.iter().map(|pod| (pod, ""));
+    let changes: Vec<(&SharedPod, &str)> = with_hashes.chain(without_hashes).collect();
+    let relabel = |(pod, hash)| relabel_pod(snapshot, pod, hash, io);
+    let results = io.run_group(GroupConcurrency::AllConcurrent, changes.iter().copied(), relabel).await;
     let mut relabelled = RelabelOutcome::default();
     for ((pod, _), result) in changes.into_iter().zip(results) {
         match result {
             Ok(is_done) => relabelled.relabelled_pod_count += usize::from(is_done),
             Err(refusal) => {
                 let meta = pod.meta();
-                let failed = report_denied_change(io, "relabel Pod", meta, Note::PodChangeDenied, &refusal)
-                    .ok_or_else(|| sync_error_from_refusal(&format!("relabel Pod {}", meta.name), &refusal))?;
-                denied.get_or_insert(failed);
+                let error = report_denied_change(snapshot, "relabel", &PODS, meta, &refusal, io).ok_or_else(|| {
+                    SyncError::from_refusal_in_namespace(&format!("relabel Pod {}", meta.name), &refusal)
+                })?;
+                denial_error.get_or_insert(error);
                 relabelled.hashes_still_on_pods.insert(pod.revision_hash());
             }
         }
@@ -68,7 +63,7 @@ pub(super) async fn relabel<'s>(
 }
 
 /// Sets the hash label of a Pod, with the Pod's version as a precondition. Returns whether the Pod exists and has the label.
-async fn relabel_pod(pod: &SharedPod, hash: &str, io: Io<'_>) -> Result<bool, Refusal> {
+async fn relabel_pod(snapshot: &Snapshot, pod: &SharedPod, hash: &str, io: SetIo<'_>) -> Result<bool, Refusal> {
     let body = io.encode_body(|| json!({"metadata": {"labels": {REVISION_HASH_LABEL: hash}}}));
     let request = Request::patch(PODS, pod.meta(), PatchFormat::Merge, body)
         .with_role(ObjectRole::Child)
@@ -80,13 +75,11 @@ async fn relabel_pod(pod: &SharedPod, hash: &str, io: Io<'_>) -> Result<bool, Re
     match io.send(request.with_reason(why)).await {
         Ok(answer) => {
             // If the stored Pod lacks the hash label, a webhook has removed the label. The next attempt follows a back-off.
-            let stored = answer
-                .decode_metadata()
-                .ok()
-                .flatten()
-                .filter(|stored| stored.labels.get(REVISION_HASH_LABEL).is_none());
-            let Some(stored) = stored else { return Ok(true) };
-            io.apply_memory_note(Note::PodChangeDenied(Box::new(stored)));
+            let stored = answer.decode_metadata().ok().flatten();
+            let Some(stored) = stored.filter(|stored| stored.labels.get(REVISION_HASH_LABEL).is_none()) else {
+                return Ok(true);
+            };
+            io.update_memory(|controller| controller.record_denied_change(snapshot, &PODS, &stored));
             Ok(false)
         }
         Err(refusal) if refusal.error.is_not_found() => Ok(false),
@@ -98,23 +91,25 @@ async fn relabel_pod(pod: &SharedPod, hash: &str, io: Io<'_>) -> Result<bool, Re
 pub(super) async fn adopt_and_release(
     snapshot: &Snapshot,
     plan: &Plan,
-    denied: &mut Option<SyncError>,
-    io: Io<'_>,
+    denial_error: &mut Option<SyncError>,
+    io: SetIo<'_>,
 ) -> Result<usize, SyncError> {
-    let claim = ChildClaim::new(&snapshot.owner, PODS, &plan.orphans_to_adopt, &snapshot.pods_to_release);
-    let mut claim = claim
-        .with_adoption_labels(|pod| pod.lacks_revision_hash_label().then(|| json!({REVISION_HASH_LABEL: ""})))
-        .send(io)
-        .await;
+    let claim =
+        ChildClaim::new(&snapshot.owner, PODS, &plan.orphans_to_adopt, &snapshot.pods_to_change.pods_to_release);
+    let missing_label = |pod: &SharedPod| pod.lacks_revision_hash_label().then(|| json!({REVISION_HASH_LABEL: ""}));
+    let mut claim = claim.with_adoption_labels(missing_label).send(io).await;
     for (pod, refusal) in claim.take_failed_releases(|refusal| refusal.error.is_denied()) {
-        let failed = report_denied_change(io, "release Pod", pod.meta(), Note::PodChangeDenied, &refusal);
-        *denied = denied.take().or(failed);
+        let error = report_denied_change(snapshot, "release", &PODS, pod.meta(), &refusal, io);
+        *denial_error = denial_error.take().or(error);
     }
     for (verb, pod, refusal) in claim.claim_failures() {
-        report_denied_change(io, &format!("{verb} Pod"), pod.meta(), Note::PodChangeDenied, refusal);
+        report_denied_change(snapshot, verb, &PODS, pod.meta(), refusal, io);
     }
     if claim.has_lost_owner() {
-        io.apply_memory_note(Note::OwnerDeletedOrReplaced);
+        // The next sync adopts Pods again before it creates or deletes any.
+        io.update_memory(|controller| {
+            controller.change_record(snapshot, |record| record.first_task_of_next_sync = FirstTask::AdoptOrphans);
+        });
     }
     claim.take_claim_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
     Ok(claim.adopted_children().count())
@@ -123,18 +118,22 @@ pub(super) async fn adopt_and_release(
 /// Creates Pods in batches of 1, 2, 4, ... Pods; a batch of large Pods is smaller. Returns the number of created Pods.
 ///
 /// Upstream: `pkg/controller/daemon`, `syncNodes`.
-pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<usize, SyncError> {
+pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: SetIo<'_>) -> Result<usize, SyncError> {
     record_finished_pod_events(plan, io);
     if plan.pod_creations.is_empty() {
         return Ok(0);
     }
-    let source = &PodBodyTemplate::new(&snapshot.set, &snapshot.owner, &plan.revision_hash)
-        .map_err(|error| SyncError::new("template", format!("cannot make a Pod from spec.template: {error}")))?;
-    let pace = GroupConcurrency::SlowStart(MAX_CREATE_BYTES_IN_FLIGHT / source.approximate_pod_bytes().max(1));
-    let created =
-        io.run_group(pace, &plan.pod_creations, |creation| create_for_node(snapshot, creation, source, io)).await;
+    let template = &PodBodyTemplate::new(&snapshot.set, &snapshot.owner, &plan.revision_hash).map_err(|error| {
+        SyncError::new(SyncErrorClass::Template, format!("cannot make a Pod from spec.template: {error}"))
+    })?;
+    let pace = GroupConcurrency::SlowStart(MAX_CREATE_BYTES_IN_FLIGHT / template.approximate_pod_bytes.max(1));
+    let create = |creation| create_for_node(snapshot, creation, template, io);
+    let created = io.run_group(pace, &plan.pod_creations, create).await;
 
-    io.apply_memory_note(Note::PodCreationEnded(PodCreationOutcome::from_results(&created)));
+    let outcome = PodCreationOutcome::from_results(&created);
+    io.update_memory(|controller| {
+        controller.watch.pod_creation_pauses.record(&snapshot.owner.uid, snapshot.set.metadata.generation, outcome);
+    });
     let count = created.iter().filter(|result| result.is_ok()).count();
     let refusals =
         plan.pod_creations.iter().zip(created).filter_map(|(creation, result)| Some((creation, result.err()?)));
@@ -142,15 +141,20 @@ pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
     let failures: Vec<(&PodCreation, Refusal)> =
         refusals.filter(|(_, refusal)| refusal.class != RefusalClass::NamespaceTerminating).collect();
     if let Some((creation, _)) = failures.iter().rfind(|(_, refusal)| is_likely_permanent(refusal)) {
-        io.apply_memory_note(Note::PodCreationRefused(creation.node_name.clone()));
+        let cursor = NodeCursor(Some(creation.node_name.clone()));
+        io.update_memory(|controller| {
+            controller.change_record(snapshot, |record| record.refused_node_cursors.creation_cursor = cursor);
+        });
     }
-    failures.first().map_or(Ok(count), |(_, refusal)| Err(sync_error_from_refusal("cannot create Pods", refusal)))
+    failures
+        .first()
+        .map_or(Ok(count), |(_, refusal)| Err(SyncError::from_refusal_in_namespace("cannot create Pods", refusal)))
 }
 
 /// Records an Event for each failed or succeeded Pod that the plan deletes. Upstream: `podsShouldBeOnNode`.
-fn record_finished_pod_events(plan: &Plan, io: Io<'_>) {
-    for PodDeletion { pod, node_name: node, deletion_reason: why } in &plan.pod_deletions {
-        let (kind, reason, phase, verb) = match why {
+fn record_finished_pod_events(plan: &Plan, io: SetIo<'_>) {
+    for PodDeletion { pod, node_name: node, deletion_reason } in &plan.pod_deletions {
+        let (kind, reason, phase, verb) = match deletion_reason {
             DeletionReason::PodFailed => (EventType::Warning, "FailedDaemonPod", "failed", "kill"),
             DeletionReason::PodSucceeded => (EventType::Normal, "SucceededDaemonPod", "succeeded", "delete"),
             _ => continue,
@@ -163,53 +167,67 @@ fn record_finished_pod_events(plan: &Plan, io: Io<'_>) {
 /// Creates the Pod for one node. The body is made just before the request, because the bodies for all nodes take much memory.
 async fn create_for_node(
     snapshot: &Snapshot,
-    PodCreation { node_name: node, creation_reason: lack }: &PodCreation,
-    source: &PodBodyTemplate,
-    io: Io<'_>,
+    PodCreation { node_name, creation_reason }: &PodCreation,
+    template: &PodBodyTemplate,
+    io: SetIo<'_>,
 ) -> Result<(), Refusal> {
-    let body = io.encode_body(|| source.pod_body_for_node(node));
+    let body = io.encode_body(|| template.pod_body_for_node(node_name));
     let request = Request::create(PODS, &snapshot.owner.namespace, &Arc::default(), body);
     // After a lost answer, no other Pod is created for this node for some time. Other nodes of the DaemonSet still get Pods.
-    let request = request.with_generate_name(Arc::clone(source.generate_name())).with_role(ObjectRole::AwaitedObject);
-    let request = request.with_reason(format!("node {node}: {lack}"));
+    let request = request.with_generate_name(Arc::clone(&template.generate_name)).with_role(ObjectRole::AwaitedObject);
+    let request = request.with_reason(format!("node {node_name}: {creation_reason}"));
     let created = create_pod_with_answer(io, request, &snapshot.owner, &snapshot.set.selector).await;
     match &created {
-        // A webhook may have removed the hash label of the Pod, so that the watch does not show the Pod. Without the note, each
-        // sync would create another Pod.
+        // A webhook may have removed the hash label of the Pod, so that the watch does not show the Pod. If the Pod were not
+        // tracked by reads, each sync would create another Pod.
         Ok(answer) => {
             if let Some(pod) = answer.decode::<CachedPod>().ok().flatten().filter(CachedPod::lacks_revision_hash_label)
             {
-                io.apply_memory_note(Note::PodStoredWithoutLabel(Box::new(pod)));
+                io.update_memory(|controller| controller.pods.add_object_hidden_from_watch(pod));
             }
         }
         Err(Refusal { class: RefusalClass::MaybeWritten, .. }) => {
-            io.apply_memory_note(Note::PodCreationAnswerLost(node.clone()));
+            io.update_memory(|controller| controller.record_unanswered_creation(snapshot, node_name));
         }
         Err(_) => {}
     }
     created.map(drop)
 }
 
+impl DaemonSetController {
+    /// Records a lost answer to a creation. While the creation may still take effect, the node gets no other Pod.
+    fn record_unanswered_creation(&self, snapshot: &Snapshot, node: &Text) {
+        let nodes = &snapshot.actionable_nodes;
+        let lists = [
+            &nodes.nodes_needing_pod,
+            &nodes.nodes_with_unavailable_outdated_pod,
+            &nodes.nodes_with_available_outdated_pod,
+        ];
+        let listed = lists.into_iter().flat_map(|list| &list.nodes).find(|listed| listed.name == *node);
+        let known_uids = listed.into_iter().flat_map(|listed| &listed.pods).map(|pod| pod.meta().uid.clone()).collect();
+        let until = self.context.clock.monotonic_now() + self.watch.ledger.unanswered_creation_timeout();
+        let creation = UnansweredPodCreation { known_uids, until };
+        self.change_record(snapshot, |record| _ = record.unanswered_pod_creations.insert(node.clone(), creation));
+    }
+}
+
 /// Deletes the Pods of the plan. Returns the number of Pods that still existed.
-pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<usize, SyncError> {
-    let deleted = io
-        .run_group(GroupConcurrency::AllConcurrent, &plan.pod_deletions, |deletion| {
-            delete_if_unchanged(snapshot, deletion, io)
-        })
-        .await;
+pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: SetIo<'_>) -> Result<usize, SyncError> {
+    let delete = |deletion| delete_if_unchanged(snapshot, deletion, io);
+    let deleted = io.run_group(GroupConcurrency::AllConcurrent, &plan.pod_deletions, delete).await;
 
     let count = deleted.iter().filter(|result| matches!(result, Ok(true))).count();
-    let failures: Vec<(&PodDeletion, Refusal)> = plan
-        .pod_deletions
-        .iter()
-        .zip(deleted)
-        .filter_map(|(deletion, result)| Some((deletion, result.err()?)))
-        .collect();
+    let results = plan.pod_deletions.iter().zip(deleted);
+    let failures: Vec<(&PodDeletion, Refusal)> =
+        results.filter_map(|(deletion, result)| Some((deletion, result.err()?))).collect();
     if let Some((deletion, _)) = failures.iter().rfind(|(_, refusal)| is_likely_permanent(refusal)) {
-        io.apply_memory_note(Note::PodDeletionRefused(deletion.node_name.clone()));
+        let cursor = NodeCursor(Some(deletion.node_name.clone()));
+        io.update_memory(|controller| {
+            controller.change_record(snapshot, |record| record.refused_node_cursors.deletion_cursor = cursor);
+        });
     }
     failures.first().map_or(Ok(count), |(deletion, refusal)| {
-        Err(sync_error_from_refusal(&format!("cannot delete Pod {}", deletion.pod.meta().name), refusal))
+        Err(SyncError::from_refusal_in_namespace(&format!("cannot delete Pod {}", deletion.pod.meta().name), refusal))
     })
 }
 
@@ -218,7 +236,7 @@ pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
 /// If the Pod has changed, it is read from the server, and the reason is checked again. The next request has the version that
 /// was read as a precondition, so even a Pod that other clients change all the time can be deleted. After a lost answer, the
 /// read shows whether the Pod itself still exists, because another Pod may have its name by then.
-async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &PodDeletion, io: Io<'_>) -> Result<bool, Refusal> {
+async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &PodDeletion, io: SetIo<'_>) -> Result<bool, Refusal> {
     let (set, criteria, name) = (&snapshot.set, &snapshot.actionable_nodes.pod_criteria, &deletion.pod.meta().name);
     let report_deleted = || io.record_event(EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}"));
     let mut request = Request::delete(PODS, deletion.pod.meta()).with_reason(deletion.deletion_reason.to_string());
@@ -231,11 +249,14 @@ async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &PodDeletion, io: Io
         attempts -= 1;
         let is_unknown = refusal.class == RefusalClass::MaybeWritten;
         if attempts > 0 && (is_unknown || refusal.class == RefusalClass::VersionConflict) {
-            match read_live(&request, deletion, io).await {
-                // The request with the lost answer has probably deleted the Pod. The note makes the next sync wait until the
-                // cache shows the deletion.
+            match read_live(&deletion.pod, io).await {
+                // The request with the lost answer has probably deleted the Pod. The next sync waits until the cache shows the
+                // deletion.
                 Some(None) if is_unknown => {
-                    io.apply_memory_note(Note::PodDeletionAnswerLost(Arc::clone(&deletion.pod)));
+                    let (owner, Meta { namespace, uid, .. }) = (&snapshot.owner.uid, deletion.pod.meta());
+                    io.update_memory(|controller| {
+                        controller.watch.ledger.record_deletion(owner, PODS, namespace, name, uid);
+                    });
                     report_deleted();
                     return Ok(true);
                 }
@@ -268,11 +289,10 @@ struct PodListAnswer {
 }
 
 /// Reads the Pod to delete from the server: `Some(None)` if it is deleted or terminating, `None` if the read fails.
-async fn read_live(request: &Request, deletion: &PodDeletion, io: Io<'_>) -> Option<Option<SharedPod>> {
+async fn read_live(pod: &SharedPod, io: SetIo<'_>) -> Option<Option<SharedPod>> {
     // A list request reads the Pod, because the ClusterRole of upstream's controller has no right to get Pods.
-    let query = format!("fieldSelector=metadata.name%3D{}", request.name);
-    let PodListAnswer { items } =
-        io.send_and_decode(Request::list(PODS, &request.namespace, query)).await.ok().flatten()?;
-    let uid = &deletion.pod.meta().uid;
+    let Meta { namespace, name, uid, .. } = pod.meta();
+    let request = Request::list(PODS, namespace, format!("fieldSelector=metadata.name%3D{name}"));
+    let PodListAnswer { items } = io.send_and_decode(request).await.ok().flatten()?;
     Some(items.into_iter().find(|live| live.meta().uid == *uid && !live.meta().is_deleting()).map(Arc::new))
 }

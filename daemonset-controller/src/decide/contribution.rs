@@ -52,7 +52,7 @@ pub struct NodeContribution {
 /// Computes the counts of one node, and the actions and the rollout role that the node needs.
 pub fn compute_node_contribution(view: &NodeView<'_>, criteria: &PodCriteria, now: Timestamp) -> NodeContribution {
     let actions = manage::decide_actions_on_node(view, criteria, now);
-    let mut standing = NodeContribution {
+    let mut contribution = NodeContribution {
         node_counts: counts_of_node(view, criteria, now),
         needs_pod: actions.creation_reason.is_some(),
         has_pods_to_delete: !actions.pods_to_delete.is_empty(),
@@ -61,30 +61,30 @@ pub fn compute_node_contribution(view: &NodeView<'_>, criteria: &PodCriteria, no
     };
     match criteria.replacement_order {
         ReplacementOrder::OnDelete => {}
-        ReplacementOrder::DeleteFirst => set_role_without_surge(view, criteria, now, &mut standing),
-        ReplacementOrder::CreateFirst => set_role_with_surge(view, criteria, now, &mut standing),
+        ReplacementOrder::DeleteFirst => set_role_without_surge(view, criteria, now, &mut contribution),
+        ReplacementOrder::CreateFirst => set_role_with_surge(view, criteria, now, &mut contribution),
     }
-    standing
+    contribution
 }
 
 /// Returns the counts of one node, which depend on its first Pod. Upstream: `pkg/controller/daemon`, `updateDaemonSetStatus`.
 fn counts_of_node(view: &NodeView<'_>, criteria: &PodCriteria, now: Timestamp) -> NodeCounts {
     let first = view.present_pods().next();
-    let mut tally = NodeCounts::default();
+    let mut node_counts = NodeCounts::default();
     match view.eligibility {
         Eligibility::RunsPods => {
-            tally.desired = 1;
+            node_counts.desired = 1;
             if let Some(pod) = first {
-                tally.current = 1;
-                tally.ready = i32::from(pod.is_ready());
-                tally.available = i32::from(criteria.is_available(pod, now));
-                tally.updated = i32::from(criteria.is_updated(pod));
+                node_counts.current = 1;
+                node_counts.ready = i32::from(pod.is_ready());
+                node_counts.available = i32::from(criteria.is_available(pod, now));
+                node_counts.updated = i32::from(criteria.is_updated(pod));
             }
         }
-        Eligibility::KeepsPods | Eligibility::RemovesPods => tally.misscheduled = i32::from(first.is_some()),
+        Eligibility::KeepsPods | Eligibility::RemovesPods => node_counts.misscheduled = i32::from(first.is_some()),
         Eligibility::NodeDeleted => {}
     }
-    tally
+    node_counts
 }
 
 /// Returns the first time at which a Pod of the node becomes available or a failed Pod may be deleted.
@@ -103,37 +103,42 @@ fn set_role_without_surge(
     view: &NodeView<'_>,
     criteria: &PodCriteria,
     now: Timestamp,
-    standing: &mut NodeContribution,
+    contribution: &mut NodeContribution,
 ) {
     if !view.eligibility.should_run() && view.present_pods().next().is_none() {
         return;
     }
     let (new, old) = view.current_and_outdated_pods(criteria);
-    standing.rollout_role = match (&new[..], &old[..]) {
+    contribution.rollout_role = match (&new[..], &old[..]) {
         ([new], []) if criteria.is_available(new, now) => RolloutRole::NoAction,
         ([], [old]) if criteria.is_available(old, now) => RolloutRole::ReplaceWithinLimit,
         ([], [_]) => RolloutRole::ReplaceUnavailable,
         // The node has only terminating Pods, or several Pods, because earlier deletions or creations are not complete.
         _ => RolloutRole::BlocksRollout,
     };
-    standing.node_counts.blocking_rollout =
-        i32::from(matches!(standing.rollout_role, RolloutRole::BlocksRollout | RolloutRole::ReplaceUnavailable));
+    contribution.node_counts.blocking_rollout =
+        i32::from(matches!(contribution.rollout_role, RolloutRole::BlocksRollout | RolloutRole::ReplaceUnavailable));
 }
 
 /// Decides the role of a node in a rolling update with surge. Upstream: `pkg/controller/daemon`, `rollingUpdate`.
-fn set_role_with_surge(view: &NodeView<'_>, criteria: &PodCriteria, now: Timestamp, standing: &mut NodeContribution) {
+fn set_role_with_surge(
+    view: &NodeView<'_>,
+    criteria: &PodCriteria,
+    now: Timestamp,
+    contribution: &mut NodeContribution,
+) {
     let (new, old) = view.current_and_outdated_pods(criteria);
     let is_available = |pod: &SharedPod| criteria.is_available(pod, now);
     if new.len() > 1 || old.len() > 1 {
-        standing.rollout_role = RolloutRole::BlocksRollout;
-        standing.node_counts.blocking_rollout = 1;
+        contribution.rollout_role = RolloutRole::BlocksRollout;
+        contribution.node_counts.blocking_rollout = 1;
         return;
     }
     let (new, old) = (new.first(), old.first());
     let exists = view.eligibility != Eligibility::NodeDeleted;
-    standing.node_counts.with_available_pod = i32::from(exists && old.or(new).is_some_and(|pod| is_available(pod)));
+    contribution.node_counts.with_available_pod = i32::from(exists && old.or(new).is_some_and(|pod| is_available(pod)));
     let runs = view.eligibility.should_run();
-    standing.rollout_role = match (new, old) {
+    contribution.rollout_role = match (new, old) {
         (_, None) => RolloutRole::NoAction,
         // The eligibility of a deleted node is unknown. The Pod garbage collector deletes the Pods of that node.
         (None, Some(_)) if !exists => RolloutRole::NoAction,
@@ -146,7 +151,7 @@ fn set_role_with_surge(view: &NodeView<'_>, criteria: &PodCriteria, now: Timesta
         (Some(new), Some(_)) if is_available(new) => RolloutRole::DeleteOutdated,
         (Some(_), Some(_)) => RolloutRole::BlocksRollout,
     };
-    standing.node_counts.blocking_rollout = i32::from(standing.rollout_role == RolloutRole::BlocksRollout);
+    contribution.node_counts.blocking_rollout = i32::from(contribution.rollout_role == RolloutRole::BlocksRollout);
 }
 
 #[cfg(test)]

@@ -31,9 +31,8 @@ pub fn decide_actions_on_node<'a>(view: &NodeView<'a>, criteria: &PodCriteria, n
         }
         // A Pod that is only pinned to the deleted node is deleted here. The Pod garbage collector deletes bound Pods.
         Eligibility::NodeDeleted => {
-            actions
-                .pods_to_delete
-                .extend(live.filter(|pod| !pod.is_bound()).map(|pod| (pod, DeletionReason::NodeDeleted)));
+            let pinned = live.filter(|pod| !pod.is_bound());
+            actions.pods_to_delete.extend(pinned.map(|pod| (pod, DeletionReason::NodeDeleted)));
         }
     }
     actions
@@ -45,9 +44,8 @@ fn decide_existing_pods<'a>(
     now: Timestamp,
     actions: &mut NodeActions<'a>,
 ) {
-    let (mut running, mut backs_off) =
-        (Vec::new(), view.failed_pod_deletion_delayed_until.is_some_and(|until| until > now));
-    let mut waits = false;
+    let (mut running, mut waits) = (Vec::new(), false);
+    let mut backs_off = view.failed_pod_deletion_delayed_until.is_some_and(|until| until > now);
     for pod in view.present_pods().filter(|pod| !pod.meta().is_deleting()) {
         match pod.phase {
             Phase::Failed if backs_off => waits = true,
@@ -73,16 +71,16 @@ fn decide_existing_pods<'a>(
 /// Keeps one Pod of the current revision and one Pod of another revision, and deletes further Pods. Also deletes the Pod of the
 /// other revision if it is not ready, or once the Pod of the current revision is available.
 fn prune_with_surge<'a>(
-    running: &[&'a SharedPod],
+    running_pods: &[&'a SharedPod],
     criteria: &PodCriteria,
     now: Timestamp,
     actions: &mut NodeActions<'a>,
 ) {
-    if running.len() < 2 {
+    if running_pods.len() < 2 {
         return;
     }
     let (mut new, mut old) = (None, None);
-    for pod in running {
+    for pod in running_pods {
         let kept = if criteria.has_current_hash(pod) { &mut new } else { &mut old };
         match kept {
             None => *kept = Some(*pod),

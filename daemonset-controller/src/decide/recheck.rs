@@ -14,29 +14,29 @@ use crate::{
 /// prevent the deletion. A Pod that has recovered, or now has another owner or node, is left to the next sync.
 pub fn deletion_reason_still_applies(
     deletion: &PodDeletion,
-    live: &SharedPod,
+    live_pod: &SharedPod,
     set: &DaemonSet,
     criteria: &PodCriteria,
     decided: Timestamp,
     now: Timestamp,
 ) -> bool {
-    let PodDeletion { pod: judged, node_name: node, deletion_reason: why } = deletion;
-    let is_same = live.meta().uid == judged.meta().uid
-        && live.is_controlled_by(&set.metadata.name, &set.metadata.uid)
-        && set.selector.matches(&live.meta().labels)
-        && live.target_node() == node
-        && live.revision_hash() == judged.revision_hash()
-        && live.template_generation() == judged.template_generation();
-    let is_available = criteria.is_available(live, now);
+    let PodDeletion { pod, node_name, deletion_reason } = deletion;
+    let is_same = live_pod.meta().uid == pod.meta().uid
+        && live_pod.is_controlled_by(&set.metadata.name, &set.metadata.uid)
+        && set.selector.matches(&live_pod.meta().labels)
+        && live_pod.target_node() == node_name
+        && live_pod.revision_hash() == pod.revision_hash()
+        && live_pod.template_generation() == pod.template_generation();
+    let is_available = criteria.is_available(live_pod, now);
     is_same
-        && match why {
+        && match deletion_reason {
             DeletionReason::NodeNotEligible | DeletionReason::Outdated => true,
-            DeletionReason::PodFailed | DeletionReason::PodSucceeded => live.phase == judged.phase,
-            DeletionReason::SurplusPod => live.is_bound() == judged.is_bound(),
-            DeletionReason::NodeDeleted => !live.is_bound(),
+            DeletionReason::PodFailed | DeletionReason::PodSucceeded => live_pod.phase == pod.phase,
+            DeletionReason::SurplusPod => live_pod.is_bound() == pod.is_bound(),
+            DeletionReason::NodeDeleted => !live_pod.is_bound(),
             DeletionReason::OutdatedAndUnavailable => !is_available,
             DeletionReason::OutdatedAndUnneeded => {
-                (judged.is_ready() || !live.is_ready()) && (criteria.is_available(judged, decided) || !is_available)
+                (pod.is_ready() || !live_pod.is_ready()) && (criteria.is_available(pod, decided) || !is_available)
             }
         }
 }
@@ -52,12 +52,12 @@ mod tests {
 
     use super::*;
 
-    fn holds(why: DeletionReason, judged: PodBuilder, live: PodBuilder) -> bool {
+    fn holds(deletion_reason: DeletionReason, pod: PodBuilder, live_pod: PodBuilder) -> bool {
         let set: Arc<DaemonSet> = decode_trimmed(&set_with_pods(0).set);
         let on_node = |pod: PodBuilder| decode_trimmed(&pod.build_named("p1", "n1"));
-        let deletion = PodDeletion { pod: on_node(judged), node_name: "n1".into(), deletion_reason: why };
+        let deletion = PodDeletion { pod: on_node(pod), node_name: "n1".into(), deletion_reason };
         let criteria = pod_criteria(&set, "b", &BTreeSet::new(), 1);
-        deletion_reason_still_applies(&deletion, &on_node(live), &set, &criteria, now(), now())
+        deletion_reason_still_applies(&deletion, &on_node(live_pod), &set, &criteria, now(), now())
     }
 
     /// DAEMONSET-65.

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use common::{
-    intern::Text,
     intstr::{IntOrString, Rounding},
+    prelude::*,
 };
 
 use crate::{
     objects::{DaemonSet, UpdateStrategy},
-    plan::{CreationReason, DeletionReason, Plan, PodCreation, PodDeletion},
+    plan::{CreationReason, DeletionReason, Plan},
     snapshot::{
         Snapshot,
         nodes::{NodeCounts, NodePods, PodCriteria, ReplacementOrder},
@@ -72,20 +72,20 @@ impl RollingUpdateLimits {
     }
 
     /// Returns the number of further nodes on which an available outdated Pod may be replaced now.
-    pub fn remaining_replacement_count(&self, tally: &NodeCounts, replacement: ReplacementOrder) -> usize {
+    pub fn remaining_replacement_count(&self, node_counts: &NodeCounts, replacement: ReplacementOrder) -> usize {
         let limit = match replacement {
             ReplacementOrder::OnDelete => 0,
             ReplacementOrder::DeleteFirst => self.max_unavailable,
             ReplacementOrder::CreateFirst => self.max_surge,
         };
-        usize::try_from(limit.saturating_sub(tally.blocking_rollout)).unwrap_or(0)
+        usize::try_from(limit.saturating_sub(node_counts.blocking_rollout)).unwrap_or(0)
     }
 }
 
 /// Returns the number of available Pods that may be deleted on nodes on which no Pod should run: the number of existing nodes
 /// with an available Pod, minus the number of nodes on which a Pod should run.
-pub fn max_deletions_on_ineligible_nodes(tally: &NodeCounts) -> usize {
-    usize::try_from(tally.with_available_pod.saturating_sub(tally.desired)).unwrap_or(0)
+pub fn max_deletions_on_ineligible_nodes(node_counts: &NodeCounts) -> usize {
+    usize::try_from(node_counts.with_available_pod.saturating_sub(node_counts.desired)).unwrap_or(0)
 }
 
 /// Adds the replacements of outdated Pods to the plan. Nodes that get no Pod now are skipped in favour of other nodes.
@@ -93,103 +93,77 @@ pub fn max_deletions_on_ineligible_nodes(tally: &NodeCounts) -> usize {
 /// Upstream: `pkg/controller/daemon`, `rollingUpdate`.
 pub fn decide_rolling_update(snapshot: &Snapshot, plan: &mut Plan) {
     let nodes = &snapshot.actionable_nodes;
-    let (tally, criteria) = (&nodes.node_counts, &nodes.pod_criteria);
+    let (node_counts, criteria) = (&nodes.node_counts, &nodes.pod_criteria);
     if criteria.replacement_order == ReplacementOrder::OnDelete {
-        if tally.updated < tally.current {
-            let outdated = tally.current - tally.updated;
+        if node_counts.updated < node_counts.current {
+            let outdated = node_counts.current - node_counts.updated;
             plan.waiting_reasons
                 .push(|| format!("{outdated} outdated Pods are replaced when users delete them (OnDelete)"));
         }
         return;
     }
-    let limits = match RollingUpdateLimits::new(&snapshot.set, tally.desired) {
+    let limits = match RollingUpdateLimits::new(&snapshot.set, node_counts.desired) {
         Ok(limits) => limits,
         Err(error) => {
             plan.waiting_reasons.push(|| format!("outdated Pods are not replaced: {error}"));
             return;
         }
     };
-    let unseen = if criteria.replacement_order == ReplacementOrder::CreateFirst {
-        snapshot.possible_second_pod_count
-    } else {
-        0
-    };
-    let room = limits.remaining_replacement_count(tally, criteria.replacement_order).saturating_sub(unseen);
+    let creates_first = criteria.replacement_order == ReplacementOrder::CreateFirst;
+    let unseen = if creates_first { nodes.possible_second_pod_count } else { 0 };
+    let room = limits.remaining_replacement_count(node_counts, criteria.replacement_order).saturating_sub(unseen);
     explain_waiting_pods(snapshot, limits, room, plan);
-    let deferred = room
-        .min(nodes.nodes_with_available_outdated_pod.total_count)
-        .saturating_sub(nodes.nodes_with_available_outdated_pod.nodes.len());
-    let deferred = deferred + nodes.nodes_with_unavailable_outdated_pod.unlisted_count();
-    plan.deferred_node_counts.deletion_node_count += nodes.nodes_with_unneeded_outdated_pod.unlisted_count();
-    match criteria.replacement_order {
-        ReplacementOrder::OnDelete => {}
-        ReplacementOrder::DeleteFirst => {
-            plan.deferred_node_counts.deletion_node_count += deferred;
-            plan.pod_deletions.extend(
-                nodes.nodes_with_unavailable_outdated_pod.nodes.iter().filter_map(|node| {
-                    deletion_of_outdated_pod(node, criteria, DeletionReason::OutdatedAndUnavailable)
-                }),
-            );
-            let chosen = nodes.nodes_with_available_outdated_pod.nodes.iter().take(room);
-            plan.pod_deletions
-                .extend(chosen.filter_map(|node| deletion_of_outdated_pod(node, criteria, DeletionReason::Outdated)));
-        }
-        ReplacementOrder::CreateFirst => {
-            plan.deferred_node_counts.creation_node_count += deferred;
-            plan.pod_deletions.extend(
-                nodes
-                    .nodes_with_unneeded_outdated_pod
-                    .nodes
-                    .iter()
-                    .filter_map(|node| deletion_of_outdated_pod(node, criteria, DeletionReason::OutdatedAndUnneeded)),
-            );
-            let sunset =
-                nodes.ineligible_nodes_with_available_pod.nodes.iter().take(max_deletions_on_ineligible_nodes(tally));
-            plan.pod_deletions.extend(
-                sunset.filter_map(|node| deletion_of_outdated_pod(node, criteria, DeletionReason::NodeNotEligible)),
-            );
-            let create = |node: &NodePods, lack| PodCreation { node_name: node.name.clone(), creation_reason: lack };
-            let is_free = |node: &&NodePods| !snapshot.nodes_with_delayed_pod_creation.contains(&node.name);
-            let unavailable = nodes.nodes_with_unavailable_outdated_pod.nodes.iter().filter(is_free);
-            plan.pod_creations.extend(unavailable.map(|node| create(node, CreationReason::OutdatedAndUnavailable)));
-            let chosen = nodes.nodes_with_available_outdated_pod.nodes.iter().filter(is_free).take(room);
-            plan.pod_creations.extend(chosen.map(|node| create(node, CreationReason::Outdated)));
-        }
+    let (unavailable, available) =
+        (&nodes.nodes_with_unavailable_outdated_pod, &nodes.nodes_with_available_outdated_pod);
+    let deferred = unavailable.unlisted_count() + room.min(available.total_count).saturating_sub(available.nodes.len());
+    let delete = |node: &NodePods, reason| {
+        let outdated_pod = node.as_node_view().only_outdated_pod(criteria);
+        outdated_pod.map(|pod| node.deletion(pod, reason))
+    };
+    if !creates_first {
+        plan.deferred_node_counts.deletion_node_count += deferred;
+        let unavailable = unavailable.nodes.iter();
+        plan.pod_deletions.extend(unavailable.filter_map(|node| delete(node, DeletionReason::OutdatedAndUnavailable)));
+        let chosen = available.nodes.iter().take(room);
+        return plan.pod_deletions.extend(chosen.filter_map(|node| delete(node, DeletionReason::Outdated)));
     }
-}
-
-fn deletion_of_outdated_pod(node: &NodePods, criteria: &PodCriteria, why: DeletionReason) -> Option<PodDeletion> {
-    let pod = node.as_node_view().only_outdated_pod(criteria)?;
-    Some(PodDeletion { pod: pod.clone(), node_name: node.name.clone(), deletion_reason: why })
+    let unneeded = &nodes.nodes_with_unneeded_outdated_pod;
+    plan.deferred_node_counts.creation_node_count += deferred;
+    plan.deferred_node_counts.deletion_node_count += unneeded.unlisted_count();
+    plan.pod_deletions
+        .extend(unneeded.nodes.iter().filter_map(|node| delete(node, DeletionReason::OutdatedAndUnneeded)));
+    let max_ineligible = max_deletions_on_ineligible_nodes(node_counts);
+    let ineligible = nodes.ineligible_nodes_with_available_pod.nodes.iter().take(max_ineligible);
+    plan.pod_deletions.extend(ineligible.filter_map(|node| delete(node, DeletionReason::NodeNotEligible)));
+    let is_free = |node: &&NodePods| !nodes.delayed_pod_creations.nodes.contains(&node.name);
+    let unavailable = unavailable.nodes.iter().filter(is_free);
+    plan.pod_creations.extend(unavailable.map(|node| node.creation(CreationReason::OutdatedAndUnavailable)));
+    let chosen = available.nodes.iter().filter(is_free).take(room);
+    plan.pod_creations.extend(chosen.map(|node| node.creation(CreationReason::Outdated)));
 }
 
 /// Adds to the explanation the reasons why outdated Pods are not replaced now.
 fn explain_waiting_pods(snapshot: &Snapshot, limits: RollingUpdateLimits, room: usize, plan: &mut Plan) {
-    let (nodes, tally) = (&snapshot.actionable_nodes, &snapshot.actionable_nodes.node_counts);
+    let (nodes, node_counts) = (&snapshot.actionable_nodes, &snapshot.actionable_nodes.node_counts);
     let waiting = nodes.nodes_with_available_outdated_pod.total_count.saturating_sub(room);
     if waiting > 0 {
-        let blocking = tally.blocking_rollout;
-        plan.waiting_reasons.push(|| match nodes.pod_criteria.replacement_order {
-            ReplacementOrder::CreateFirst => format!(
-                "{waiting} outdated Pods wait: maxSurge is {}, and on {blocking} nodes a new Pod is not available yet",
-                limits.max_surge
-            ),
-            _ => format!(
-                "{waiting} outdated Pods wait: maxUnavailable is {}, and {blocking} nodes have no available Pod",
-                limits.max_unavailable
-            ),
-        });
+        let blocking = node_counts.blocking_rollout;
+        let RollingUpdateLimits { max_unavailable, max_surge } = limits;
+        let reason = match nodes.pod_criteria.replacement_order {
+            ReplacementOrder::CreateFirst => {
+                format!("maxSurge is {max_surge}, and on {blocking} nodes a new Pod is not available yet")
+            }
+            _ => format!("maxUnavailable is {max_unavailable}, and {blocking} nodes have no available Pod"),
+        };
+        plan.waiting_reasons.push(|| format!("{waiting} outdated Pods wait: {reason}"));
     }
-    let sunset =
-        nodes.ineligible_nodes_with_available_pod.total_count.saturating_sub(max_deletions_on_ineligible_nodes(tally));
-    if sunset > 0 {
-        plan.waiting_reasons.push(|| {
-            format!(
-                "{sunset} Pods stay on nodes where no Pod should run until enough other nodes have an available Pod"
-            )
-        });
+    let max_ineligible = max_deletions_on_ineligible_nodes(node_counts);
+    let stay = nodes.ineligible_nodes_with_available_pod.total_count.saturating_sub(max_ineligible);
+    if stay > 0 {
+        let reason = "Pods stay on nodes where no Pod should run until enough other nodes have an available Pod";
+        plan.waiting_reasons.push(|| format!("{stay} {reason}"));
     }
-    if waiting > 0 || tally.blocking_rollout > 0 {
+    if waiting > 0 || node_counts.blocking_rollout > 0 {
         for node in &nodes.blocking_nodes.nodes {
             plan.waiting_reasons.push(|| describe_blocking_node(node));
         }

@@ -9,17 +9,17 @@ use crate::{
 /// generation does not change.
 ///
 /// Upstream: `pkg/controller/daemon`, `storeDaemonSetStatus`.
-pub fn compute_status(set: &DaemonSet, tally: &NodeCounts, manages: bool) -> DaemonSetStatus {
+pub fn compute_status(set: &DaemonSet, node_counts: &NodeCounts, manages: bool) -> DaemonSetStatus {
     let observed = set.status.observed_generation;
     DaemonSetStatus {
-        current_number_scheduled: tally.current,
-        number_misscheduled: tally.misscheduled,
-        desired_number_scheduled: tally.desired,
-        number_ready: tally.ready,
+        current_number_scheduled: node_counts.current,
+        number_misscheduled: node_counts.misscheduled,
+        desired_number_scheduled: node_counts.desired,
+        number_ready: node_counts.ready,
         observed_generation: if manages { set.metadata.generation.max(observed) } else { observed },
-        updated_number_scheduled: tally.updated,
-        number_available: tally.available,
-        number_unavailable: tally.desired - tally.available,
+        updated_number_scheduled: node_counts.updated,
+        number_available: node_counts.available,
+        number_unavailable: node_counts.desired - node_counts.available,
         collision_count: set.status.collision_count,
     }
 }

@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use common::{controller::ExplainPlan as _, intern::Text};
+use common::prelude::*;
 use serde_json::json;
 
 use crate::{
     plan::{SelectorProblem, SyncScope},
-    snapshot::{StaleCache, nodes::NodeCursor},
+    snapshot::nodes::NodeCursor,
     world::{SnapshotBuilder, pod, set_with_pods, set_without_pods, template},
 };
 
@@ -41,9 +41,10 @@ fn a_terminating_set_does_nothing() {
 #[test]
 fn until_the_cache_shows_own_writes_only_the_status_is_written_without_the_generation() {
     let mut world = set_with_pods(2).roll_out_to("b").without_pod(1).with_status(json!({"observedGeneration": 2}));
-    world.stale_cache = Some(StaleCache {
-        unobserved_write_description: "1 deleted pods are not terminating yet".to_owned(),
+    world.pending_writes = Some(PendingWrites {
+        description: "1 deleted pods are not terminating yet".to_owned(),
         max_wait: Duration::from_secs(2),
+        stale_resource: None,
     });
     let plan = world.plan();
     assert_eq!((plan.sync_scope, plan.status.observed_generation), (SyncScope::StatusOnly, 2));
@@ -186,11 +187,11 @@ fn pods_with_the_hash_of_another_revision_of_the_same_template_are_not_outdated(
     };
     let snapshot = twins(set_with_pods(3)).snapshot();
     assert_eq!((snapshot.revisions.current_hash.as_str(), snapshot.actionable_nodes.node_counts.updated), ("twin", 2));
-    assert_eq!(snapshot.pods_to_relabel.len(), 1);
+    assert_eq!(snapshot.pods_to_change.pods_to_relabel.len(), 1);
     // An empty `pods_to_relabel` stands for a denied relabelling. The Pod keeps its hash, and is not outdated.
     let unchanged = |world: SnapshotBuilder| {
         let mut snapshot = world.snapshot();
-        snapshot.pods_to_relabel.clear();
+        snapshot.pods_to_change.pods_to_relabel.clear();
         let plan = super::decide(&snapshot);
         plan.pod_deletions.iter().map(|deletion| deletion.pod.meta().name.to_string()).collect::<Vec<_>>()
     };

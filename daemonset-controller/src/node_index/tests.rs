@@ -9,12 +9,16 @@ use crate::{
     world::{SnapshotBuilder, decode_trimmed, pod, set_with_pods, set_without_pods},
 };
 
+fn actionable_nodes(node_index: &NodeIndex, set: &DaemonSet, burst: usize, world: &SnapshotBuilder) -> ActionableNodes {
+    let SnapshotBuilder { refused_node_cursors: cursors, failed_pod_backoff, now, .. } = world;
+    node_index.actionable_nodes(set, burst, cursors, DelayedPodCreations::default(), *now, failed_pod_backoff)
+}
+
 /// Formats everything in a node index that syncs depend on, so that two node indexes can be compared.
-fn format_node_index(roster: &NodeIndex, world: &SnapshotBuilder) -> String {
+fn format_node_index(node_index: &NodeIndex, world: &SnapshotBuilder) -> String {
     let set: Arc<DaemonSet> = decode_trimmed(&world.set);
-    let nodes =
-        roster.actionable_nodes(&set, 100, &world.refused_node_cursors, &BTreeSet::new(), &world.node_index_inputs());
-    format!("{nodes:#?}\n{:#?}\n{:#?}", roster.unselected_pods(), roster.pod_revision_hashes)
+    let nodes = actionable_nodes(node_index, &set, 100, world);
+    format!("{nodes:#?}\n{:#?}\n{:#?}", node_index.unselected_pods(), node_index.pod_revision_hashes)
 }
 
 #[derive(Clone, Debug)]
@@ -59,14 +63,14 @@ proptest! {
     /// After any events, an updated node index equals a node index that is built from the caches.
     /// DAEMONSET-63.
     #[test]
-    fn an_updated_roster_equals_a_new_roster(steps in prop::collection::vec(step(), 1..25)) {
+    fn an_updated_node_index_equals_a_new_one(steps in prop::collection::vec(step(), 1..25)) {
         let mut world = set_with_pods(3).spec("minReadySeconds", json!(20));
         let mut hash = "a";
         let uid = &decode_trimmed::<DaemonSet>(&world.set).metadata.uid.clone();
         let key = NamespacedName::new("shop", "agent");
-        let rosters = NodeIndexes::default();
-        let with = |work: &mut dyn FnMut(&mut NodeIndex)| rosters.with_record(&key, uid, |record| record.node_index.as_mut().map(work));
-        rosters.with_record(&key, uid, |record| record.node_index = Some(world.node_index(hash)));
+        let node_indexes = NodeIndexes::default();
+        let with = |work: &mut dyn FnMut(&mut NodeIndex)| node_indexes.with_record(&key, uid, |record| record.node_index.as_mut().map(work));
+        node_indexes.with_record(&key, uid, |record| record.node_index = Some(world.node_index(hash)));
         for step in steps {
             match step {
                 Step::Pod { node, second, state: n } => {
@@ -74,7 +78,7 @@ proptest! {
                     let old = world.pods.iter().position(|pod| pod["metadata"]["name"] == *name).map(|at| world.pods.remove(at));
                     let new = pod_in_state(n).map(|pod| pod.build_named(&name, &format!("n{node}")));
                     let cached = |pod: &Option<Value>| pod.as_ref().map(decode_trimmed);
-                    rosters.record_pod_change(cached(&old).as_ref(), cached(&new).as_ref());
+                    node_indexes.record_pod_change(cached(&old).as_ref(), cached(&new).as_ref());
                     world.pods.extend(new);
                 }
                 Step::Node { node, state } => {
@@ -85,7 +89,7 @@ proptest! {
                         2 => world.taint(node, "NoExecute"),
                         _ => world.node(json!({"metadata": {"name": name}})),
                     };
-                    rosters.record_node_change(&Text::new(&name));
+                    node_indexes.record_node_change(&Text::new(&name));
                 }
                 Step::Template(n) => hash = ["a", "b"][n],
                 Step::Limits(n) => {
@@ -94,15 +98,15 @@ proptest! {
                 }
                 Step::Failed { node, seconds } => {
                     world = world.delay_failed_pods_until(node, seconds);
-                    with(&mut |roster| roster.mark_contribution_undecided(&Text::new(&format!("n{node}"))));
+                    with(&mut |node_index| node_index.mark_contribution_undecided(&Text::new(&format!("n{node}"))));
                 }
                 Step::Time(seconds) => world.now += SignedDuration::from_secs(seconds),
             }
             let set: Arc<DaemonSet> = decode_trimmed(&world.set);
             let mut kept = String::new();
-            with(&mut |roster| {
-                world.node_index_inputs().update(roster, &set, hash, world.now);
-                kept = format_node_index(roster, &world);
+            with(&mut |node_index| {
+                world.node_index_inputs().update(node_index, &set, hash, world.now);
+                kept = format_node_index(node_index, &world);
             });
             prop_assert_eq!(kept, format_node_index(&world.node_index(hash), &world));
         }
@@ -114,46 +118,39 @@ proptest! {
 fn a_sync_decides_only_the_changed_nodes() {
     let mut world = set_with_pods(5000).spec("minReadySeconds", json!(60));
     let set: Arc<DaemonSet> = decode_trimmed(&world.set);
-    let mut roster = world.node_index("a");
-    assert_eq!(roster.take_node_decision_count(), 5000);
-    let around = world.node_index_inputs();
+    let mut node_index = world.node_index("a");
+    assert_eq!(node_index.take_node_decision_count(), 5000);
+    let inputs = world.node_index_inputs();
     // Without an event, no contribution is decided again.
-    around.update(&mut roster, &set, "a", world.now);
-    assert_eq!(roster.take_node_decision_count(), 0);
+    inputs.update(&mut node_index, &set, "a", world.now);
+    assert_eq!(node_index.take_node_decision_count(), 0);
     // After an event of one Pod, the contribution of one node is decided.
     let (old, new) = (pod().build_named("p7", "n7"), pod().ready(10).build_named("p7", "n7"));
-    roster.remove_pod(&decode_trimmed(&old));
-    roster.insert_pod(&decode_trimmed(&new));
-    around.update(&mut roster, &set, "a", world.now);
-    assert_eq!(roster.take_node_decision_count(), 1);
+    node_index.remove_pod(&decode_trimmed(&old));
+    node_index.insert_pod(&decode_trimmed(&new));
+    inputs.update(&mut node_index, &set, "a", world.now);
+    assert_eq!(node_index.take_node_decision_count(), 1);
     // After a change of one node, the contribution of one node is decided.
-    roster.mark_eligibility_undecided(&Text::new("n9"));
-    around.update(&mut roster, &set, "a", world.now);
-    assert_eq!(roster.take_node_decision_count(), 1);
+    node_index.mark_eligibility_undecided(&Text::new("n9"));
+    inputs.update(&mut node_index, &set, "a", world.now);
+    assert_eq!(node_index.take_node_decision_count(), 1);
     // After one Pod has become available, the contribution of one node is decided.
-    around.update(&mut roster, &set, "a", world.now + SignedDuration::from_secs(50));
-    assert_eq!(roster.take_node_decision_count(), 1);
+    inputs.update(&mut node_index, &set, "a", world.now + SignedDuration::from_secs(50));
+    assert_eq!(node_index.take_node_decision_count(), 1);
     // With a new revision, the contributions of all nodes are decided.
-    around.update(&mut roster, &set, "b", world.now + SignedDuration::from_secs(50));
-    assert_eq!(roster.take_node_decision_count(), 5000);
+    inputs.update(&mut node_index, &set, "b", world.now + SignedDuration::from_secs(50));
+    assert_eq!(node_index.take_node_decision_count(), 5000);
     // The snapshot lists only one of the 5000 outdated nodes, because `maxUnavailable` is 1. No node blocks the rollout.
-    let nodes = roster.actionable_nodes(&set, 250, &world.refused_node_cursors, &BTreeSet::new(), &around);
+    let nodes = actionable_nodes(&node_index, &set, 250, &world);
     assert_eq!(
         (nodes.nodes_with_available_outdated_pod.nodes.len(), nodes.nodes_with_available_outdated_pod.total_count),
         (1, 5000)
     );
     assert_eq!(nodes.blocking_nodes.nodes.len(), 0);
-    drop(around);
+    drop(inputs);
     world = world.rolling_limits(json!("100%"), json!(0));
     let set: Arc<DaemonSet> = decode_trimmed(&world.set);
-    assert_eq!(
-        roster
-            .actionable_nodes(&set, 250, &world.refused_node_cursors, &BTreeSet::new(), &world.node_index_inputs())
-            .nodes_with_available_outdated_pod
-            .nodes
-            .len(),
-        250
-    );
+    assert_eq!(actionable_nodes(&node_index, &set, 250, &world).nodes_with_available_outdated_pod.nodes.len(), 250);
 }
 
 #[test]
@@ -164,10 +161,10 @@ fn nodes_without_pods_on_which_none_should_run_are_not_kept() {
         .spec("template", placed)
         .node(json!({"metadata": {"name": "n5", "labels": {"disk": "ssd"}}}))
         .pod(8, pod());
-    let mut roster = world.node_index("a");
-    assert_eq!(roster.nodes.keys().map(Text::as_str).collect::<Vec<_>>(), ["n5", "n8"]);
+    let mut node_index = world.node_index("a");
+    assert_eq!(node_index.nodes.keys().map(Text::as_str).collect::<Vec<_>>(), ["n5", "n8"]);
     let removed: Value = world.pods[0].clone();
-    roster.remove_pod(&decode_trimmed(&removed));
-    world.node_index_inputs().update(&mut roster, &decode_trimmed::<DaemonSet>(&world.set), "a", world.now);
-    assert_eq!(roster.nodes.keys().map(Text::as_str).collect::<Vec<_>>(), ["n5"]);
+    node_index.remove_pod(&decode_trimmed(&removed));
+    world.node_index_inputs().update(&mut node_index, &decode_trimmed::<DaemonSet>(&world.set), "a", world.now);
+    assert_eq!(node_index.nodes.keys().map(Text::as_str).collect::<Vec<_>>(), ["n5"]);
 }

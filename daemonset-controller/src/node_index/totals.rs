@@ -32,21 +32,21 @@ pub(super) struct NodeLists {
 
 impl NodeIndexTotals {
     /// Adds the contribution of a node to the counts, the lists and the timers.
-    pub(super) fn add_contribution(&mut self, node: &Text, standing: &NodeContribution) {
-        self.node_counts += standing.node_counts;
-        for list in self.node_lists.lists_for(standing) {
+    pub(super) fn add_contribution(&mut self, node: &Text, contribution: &NodeContribution) {
+        self.node_counts.add(&contribution.node_counts, 1);
+        for list in self.node_lists.lists_for(contribution) {
             list.insert(node.clone());
         }
-        self.timers.extend(standing.next_change_at.map(|due| (due, node.clone())));
+        self.timers.extend(contribution.next_change_at.map(|due| (due, node.clone())));
     }
 
-    /// Subtracts the contribution of a node from all sums. `standing` must be the value that was added.
-    pub(super) fn subtract_contribution(&mut self, node: &Text, standing: &NodeContribution) {
-        self.node_counts -= standing.node_counts;
-        for list in self.node_lists.lists_for(standing) {
+    /// Subtracts the contribution of a node from all sums. `contribution` must be the value that was added.
+    pub(super) fn subtract_contribution(&mut self, node: &Text, contribution: &NodeContribution) {
+        self.node_counts.add(&contribution.node_counts, -1);
+        for list in self.node_lists.lists_for(contribution) {
             list.remove(node);
         }
-        if let Some(due) = standing.next_change_at {
+        if let Some(due) = contribution.next_change_at {
             self.timers.remove(&(due, node.clone()));
         }
     }
@@ -67,8 +67,8 @@ impl NodeIndexTotals {
 
 impl NodeLists {
     /// Returns the lists to which a node with this contribution belongs.
-    fn lists_for(&mut self, standing: &NodeContribution) -> impl Iterator<Item = &mut BTreeSet<Text>> {
-        let rollout = match standing.rollout_role {
+    fn lists_for(&mut self, contribution: &NodeContribution) -> impl Iterator<Item = &mut BTreeSet<Text>> {
+        let rollout = match contribution.rollout_role {
             RolloutRole::NoAction => None,
             RolloutRole::BlocksRollout => Some(&mut self.blocking_nodes),
             RolloutRole::ReplaceUnavailable => Some(&mut self.nodes_with_unavailable_outdated_pod),
@@ -76,8 +76,8 @@ impl NodeLists {
             RolloutRole::DeleteOutdated => Some(&mut self.nodes_with_unneeded_outdated_pod),
             RolloutRole::DeleteWhenOthersAvailable => Some(&mut self.ineligible_nodes_with_available_pod),
         };
-        let create = standing.needs_pod.then_some(&mut self.nodes_needing_pod);
-        let delete = standing.has_pods_to_delete.then_some(&mut self.nodes_with_pods_to_delete);
+        let create = contribution.needs_pod.then_some(&mut self.nodes_needing_pod);
+        let delete = contribution.has_pods_to_delete.then_some(&mut self.nodes_with_pods_to_delete);
         [create, delete, rollout].into_iter().flatten()
     }
 }

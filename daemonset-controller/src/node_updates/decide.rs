@@ -1,11 +1,54 @@
-use super::{plan::AffectedDaemonSets, snapshot::NodeChangeForSet};
+//! Decides which DaemonSets a change of a node concerns.
+
+use common::{explain::BoundedLines, prelude::*};
+
 use crate::snapshot::nodes::Eligibility;
 
+/// The eligibility of a changed node for one DaemonSet, before and after the change.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeChangeForSet {
+    pub(crate) daemon_set_key: NamespacedName,
+    /// The eligibility of the node at the last sync; `None` if the node neither needed nor had a Pod of the DaemonSet.
+    pub(crate) eligibility_before: Option<Eligibility>,
+    /// The present eligibility of the node; `None` if the placement of the DaemonSet is too large to be compared in this loop.
+    pub(crate) eligibility_now: Option<Eligibility>,
+    /// Whether the DaemonSet has Pods on the node, including terminating Pods.
+    pub(crate) has_pods_on_node: bool,
+    /// Whether `status.numberMisscheduled` of the DaemonSet is above zero, on any node.
+    pub(crate) has_misscheduled_pods: bool,
+}
+
+/// The DaemonSets to sync after a change of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct AffectedDaemonSets {
+    pub(crate) daemon_set_keys: Vec<NamespacedName>,
+    /// Number of DaemonSets with a node index, for the explanation.
+    pub(crate) indexed_set_count: usize,
+}
+
+impl SyncPlan for AffectedDaemonSets {
+    fn situation(&self) -> String {
+        format!("the node concerns {} of {} DaemonSets", self.daemon_set_keys.len(), self.indexed_set_count)
+    }
+
+    fn actions(&self) -> Vec<String> {
+        let mut lines = BoundedLines::default();
+        self.daemon_set_keys.iter().for_each(|key| lines.push(|| format!("sync {key}")));
+        lines.into_vec()
+    }
+
+    fn is_notable(&self) -> bool {
+        !self.daemon_set_keys.is_empty()
+    }
+}
+
 /// Returns the DaemonSets that must be synced after a change of a node.
-pub(crate) fn decide(concerns: &[NodeChangeForSet]) -> AffectedDaemonSets {
-    let sets =
-        concerns.iter().filter(|concern| concern.is_affected()).map(|concern| concern.daemon_set_key.clone()).collect();
-    AffectedDaemonSets { daemon_set_keys: sets, indexed_set_count: concerns.len() }
+pub(crate) fn decide(changes: &[NodeChangeForSet]) -> AffectedDaemonSets {
+    let affected = changes.iter().filter(|change| change.is_affected());
+    AffectedDaemonSets {
+        daemon_set_keys: affected.map(|change| change.daemon_set_key.clone()).collect(),
+        indexed_set_count: changes.len(),
+    }
 }
 
 impl NodeChangeForSet {
@@ -26,8 +69,6 @@ impl NodeChangeForSet {
 
 #[cfg(test)]
 mod tests {
-    use common::meta::NamespacedName;
-
     use super::*;
     use Eligibility::{KeepsPods, NodeDeleted, RemovesPods, RunsPods};
 

@@ -1,15 +1,14 @@
 use common::{
-    intern::Text,
     json::null_as_default,
-    meta::{Annotations, Meta, OwnerRefs},
-    object::{Object, Resource},
+    meta::OwnerRefs,
+    prelude::*,
     taints::{NO_EXECUTE, NO_SCHEDULE, Taint},
     wire::{MessageSchema, messages},
 };
 use serde::Deserialize;
 
 /// The resource `nodes`, which this controller only reads.
-pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
+pub const NODES: Resource = Resource::cluster_scoped("", "v1", "nodes", "Node");
 
 /// The name, labels and taints of a Node. The parser skips all other fields, above all conditions and images.
 #[derive(Debug, Deserialize)]
@@ -58,8 +57,7 @@ impl Object for Node {
     }
 
     fn drop_unneeded_fields(&mut self) {
-        self.metadata.annotations = Annotations::default();
-        self.metadata.finalizers = Box::default();
+        self.metadata.drop_annotations_and_finalizers();
         self.metadata.owners = OwnerRefs::default();
         self.spec.taints.retain(|taint| [NO_SCHEDULE, NO_EXECUTE].contains(&taint.effect.as_str()));
         for taint in &mut self.spec.taints {

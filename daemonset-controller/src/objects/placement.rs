@@ -1,7 +1,8 @@
 //! The requirements of a Pod template on nodes.
 
 use common::{
-    intern::{Labels, Text},
+    intern::Labels,
+    prelude::*,
     selector::{is_label_key, is_label_value},
     taints::{NO_EXECUTE, NO_SCHEDULE, Toleration},
 };
@@ -33,10 +34,8 @@ pub struct NodePlacement {
     pub affinity_terms: Option<Vec<NodeSelectorTerm>>,
     /// The tolerations of the template, and the tolerations that every daemon Pod gets.
     pub tolerations: Vec<Toleration>,
-    /// `spec.hostNetwork` of the template; false by default.
-    pub host_network: bool,
     /// Greatest number of values that are compared to decide about one node.
-    size: usize,
+    pub(crate) comparison_cost: usize,
 }
 
 /// A term of a required node affinity.
@@ -93,7 +92,7 @@ struct Wire {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Affinity {
+pub(super) struct Affinity {
     node_affinity: Option<NodeAffinity>,
 }
 
@@ -111,17 +110,25 @@ struct NodeSelector {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct WireTerm {
+pub(super) struct WireTerm {
     match_expressions: Option<Vec<Requirement>>,
-    match_fields: Option<Vec<Requirement>>,
+    pub(super) match_fields: Option<Vec<Requirement>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Requirement {
-    key: Text,
-    operator: Text,
-    values: Option<Vec<Text>>,
+pub(super) struct Requirement {
+    pub(super) key: Text,
+    pub(super) operator: Text,
+    pub(super) values: Option<Vec<Text>>,
+}
+
+impl Affinity {
+    /// Returns the terms of the required node affinity; `None` without a required node affinity.
+    pub(super) fn required_terms(&self) -> Option<&[WireTerm]> {
+        let required = self.node_affinity.as_ref()?.required_during_scheduling_ignored_during_execution.as_ref()?;
+        Some(required.node_selector_terms.as_deref().unwrap_or_default())
+    }
 }
 
 impl NodePlacement {
@@ -129,8 +136,6 @@ impl NodePlacement {
     pub fn new(spec: &Value) -> Result<Self, String> {
         let wire = Option::<Wire>::deserialize(spec).map_err(|error| format!("spec.template.spec: {error}"))?;
         let wire = wire.unwrap_or_default();
-        let required = wire.affinity.and_then(|affinity| affinity.node_affinity);
-        let required = required.and_then(|node| node.required_during_scheduling_ignored_during_execution);
         let host_network = wire.host_network.unwrap_or(false);
         let mut tolerations = wire.tolerations.unwrap_or_default();
         tolerations.extend(automatic_tolerations(host_network).map(|(key, effect)| Toleration {
@@ -140,22 +145,16 @@ impl NodePlacement {
             ..Toleration::default()
         }));
         let node_selector = wire.node_selector.unwrap_or_default();
-        let terms: Option<Vec<NodeSelectorTerm>> = required.map(|required| {
-            required.node_selector_terms.unwrap_or_default().iter().map(NodeSelectorTerm::new).collect()
-        });
+        let terms = wire.affinity.as_ref().and_then(Affinity::required_terms);
+        let terms: Option<Vec<_>> = terms.map(|terms| terms.iter().map(NodeSelectorTerm::new).collect());
         let of_terms = terms.iter().flatten().map(NodeSelectorTerm::comparison_cost).sum::<usize>();
-        let size = 1 + node_selector.iter().count() + tolerations.len() + of_terms;
-        Ok(Self { node_name: wire.node_name, node_selector, affinity_terms: terms, tolerations, host_network, size })
-    }
-
-    /// Returns the greatest number of values that are compared to decide about one node.
-    pub(crate) fn comparison_cost(&self) -> usize {
-        self.size
+        let comparison_cost = 1 + node_selector.iter().count() + tolerations.len() + of_terms;
+        Ok(Self { node_name: wire.node_name, node_selector, affinity_terms: terms, tolerations, comparison_cost })
     }
 
     /// Returns the number of nodes with an eligibility that this number of comparisons can decide; at least 1.
     pub(crate) fn max_nodes_for_comparison_budget(&self, comparisons: usize) -> usize {
-        (comparisons / self.size).max(1)
+        (comparisons / self.comparison_cost).max(1)
     }
 }
 
@@ -197,9 +196,9 @@ impl LabelRequirement {
     }
 
     /// Parses a requirement on a label; `None` if it is invalid. Upstream: `apimachinery/pkg/labels`, `NewRequirement`.
-    fn new(wire: &Requirement) -> Option<Self> {
-        let key = wire.key.clone();
-        let values = wire.values.as_deref().unwrap_or_default();
+    fn new(requirement: &Requirement) -> Option<Self> {
+        let key = requirement.key.clone();
+        let values = requirement.values.as_deref().unwrap_or_default();
         if !is_label_key(&key) || !values.iter().all(|value| is_label_value(value)) {
             return None;
         }
@@ -207,7 +206,7 @@ impl LabelRequirement {
             [only] => only.parse().ok(),
             _ => None,
         };
-        match wire.operator.as_str() {
+        match requirement.operator.as_str() {
             "In" if !values.is_empty() => Some(Self::In(key, values.to_vec())),
             "NotIn" if !values.is_empty() => Some(Self::NotIn(key, values.to_vec())),
             "Exists" if values.is_empty() => Some(Self::Exists(key)),
@@ -221,14 +220,14 @@ impl LabelRequirement {
 
 impl FieldRequirement {
     /// Parses a requirement on a field; `None` if the operator is not `In` or `NotIn`, or if there is not exactly one value.
-    fn new(wire: &Requirement) -> Option<Self> {
-        let equal = match wire.operator.as_str() {
+    fn new(requirement: &Requirement) -> Option<Self> {
+        let equal = match requirement.operator.as_str() {
             "In" => true,
             "NotIn" => false,
             _ => return None,
         };
-        match wire.values.as_deref() {
-            Some([only]) => Some(Self { field: wire.key.clone(), value: only.clone(), must_equal: equal }),
+        match requirement.values.as_deref() {
+            Some([only]) => Some(Self { field: requirement.key.clone(), value: only.clone(), must_equal: equal }),
             _ => None,
         }
     }

@@ -1,22 +1,17 @@
 //! Cached Pods, and the nodes to which they are bound or pinned.
 
-use std::{borrow::Cow, ops::Deref};
+use std::ops::Deref;
 
 use common::{
-    conditions::seconds,
     head::ObjectHead,
-    intern::Text,
     json::JsonStr,
-    meta::{Annotations, Meta, Uid},
-    object::{Object, Resource},
-    pods::{PODS, Phase, Pod, PodSpec, PodStatus, Readiness},
-    store::{ByController, OrphansByNamespace},
+    pods::{PODS, Phase, Pod, PodCondition, PodSpec, PodStatus},
+    prelude::*,
     wire::{MessageSchema, messages},
 };
-use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
-use super::{DAEMON_SETS, REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
+use super::{DAEMON_SETS, REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL, placement::Affinity};
 
 /// The key in `matchFields` of a node affinity that pins a Pod to a node.
 const NODE_NAME_FIELD: &str = "metadata.name";
@@ -54,7 +49,7 @@ impl CachedPod {
     /// DaemonSet of a Pod by name.
     pub(crate) fn is_controlled_by(&self, set: &str, uid: &Uid) -> bool {
         self.pod.meta.controller().is_some_and(|controller| {
-            controller.kind == DAEMON_SETS.kind && *controller.name == *set && controller.uid == *uid
+            controller.kind == DAEMON_SETS.kind() && *controller.name == *set && controller.uid == *uid
         })
     }
 
@@ -91,84 +86,41 @@ impl Object for CachedPod {
 
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
     const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
-        Some(|head| head.controller_kind().is_none_or(|kind| kind == DAEMON_SETS.kind));
+        Some(|head| head.controller_kind().is_none_or(|kind| kind == DAEMON_SETS.kind()));
 
     fn meta(&self) -> &Meta {
         &self.pod.meta
     }
 
     fn drop_unneeded_fields(&mut self) {
-        self.pod.meta.annotations = Annotations::default();
-        self.pod.meta.finalizers = Box::default();
+        self.pod.meta.drop_annotations_and_finalizers();
     }
 }
 
 #[derive(Deserialize)]
 struct Wire<'a> {
     metadata: Meta,
-    #[serde(borrow, default)]
-    spec: Option<WireSpec<'a>>,
-    #[serde(borrow, default)]
+    spec: Option<WireSpec>,
+    #[serde(borrow)]
     status: Option<WireStatus<'a>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireSpec<'a> {
+struct WireSpec {
     #[serde(default)]
     node_name: Text,
-    #[serde(borrow, default)]
-    affinity: Option<Affinity<'a>>,
+    affinity: Option<Affinity>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Affinity<'a> {
-    #[serde(borrow, default)]
-    node_affinity: Option<NodeAffinity<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct NodeAffinity<'a> {
-    #[serde(borrow, default)]
-    required_during_scheduling_ignored_during_execution: Option<NodeSelector<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct NodeSelector<'a> {
-    #[serde(borrow, default)]
-    node_selector_terms: Option<Vec<WireTerm<'a>>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireTerm<'a> {
-    #[serde(borrow, default)]
-    match_fields: Option<Vec<WireField<'a>>>,
-}
-
-#[derive(Deserialize)]
-struct WireField<'a> {
-    #[serde(borrow, default)]
-    key: Cow<'a, str>,
-    #[serde(borrow, default)]
-    operator: Cow<'a, str>,
-    #[serde(default)]
-    values: Option<Vec<Text>>,
-}
-
-impl WireSpec<'_> {
+impl WireSpec {
     fn target(&self) -> Text {
         if !self.node_name.is_empty() {
             return self.node_name.clone();
         }
-        let affinity = self.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-        let required = affinity.and_then(|node| node.required_during_scheduling_ignored_during_execution.as_ref());
-        let terms = required.and_then(|required| required.node_selector_terms.as_ref()).into_iter().flatten();
+        let terms = self.affinity.as_ref().and_then(Affinity::required_terms).into_iter().flatten();
         let mut fields = terms.flat_map(|term| term.match_fields.iter().flatten());
-        let pin = fields.find(|field| field.key == NODE_NAME_FIELD && field.operator == "In");
+        let pin = fields.find(|field| &*field.key == NODE_NAME_FIELD && &*field.operator == "In");
         match pin.and_then(|pin| pin.values.as_deref()) {
             Some([only]) => only.clone(),
             _ => Text::default(),
@@ -178,31 +130,11 @@ impl WireSpec<'_> {
 
 /// The fields of a Pod's `status` that this crate reads. The parser skips all other fields, above all the container statuses.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct WireStatus<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     phase: Option<JsonStr<'a>>,
-    #[serde(borrow, default)]
-    conditions: Option<Vec<WireCondition<'a>>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireCondition<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    #[serde(borrow, default)]
-    status: Option<JsonStr<'a>>,
-    #[serde(default, with = "seconds")]
-    last_transition_time: Option<Timestamp>,
-}
-
-impl WireStatus<'_> {
-    fn readiness(&self) -> Readiness {
-        let ready = self.conditions.iter().flatten().find(|condition| condition.kind == "Ready");
-        let ready = ready.filter(|condition| condition.status.as_deref() == Some("True"));
-        ready.map_or(Readiness::NotReady, |condition| Readiness::Ready { since: condition.last_transition_time })
-    }
+    #[serde(borrow)]
+    conditions: Option<Vec<PodCondition<'a>>>,
 }
 
 impl<'de> Deserialize<'de> for CachedPod {
@@ -211,7 +143,11 @@ impl<'de> Deserialize<'de> for CachedPod {
         let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
         let target = spec.target();
         let phase = status.phase.as_deref().map_or(Phase::Other, Phase::parse);
-        let status = PodStatus { phase, readiness: status.readiness(), ..PodStatus::default() };
+        let status = PodStatus {
+            phase,
+            readiness: PodCondition::readiness(status.conditions.as_deref()),
+            ..PodStatus::default()
+        };
         Ok(Self {
             pod: Pod::new(metadata, PodSpec { node_name: spec.node_name, ..PodSpec::default() }, &status),
             target,

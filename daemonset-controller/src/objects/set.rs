@@ -1,13 +1,10 @@
 use common::{
-    intern::Text,
     intstr::{IntOrString, Rounding},
-    json::RawJson,
-    meta::Meta,
-    object::{Object, Resource},
-    selector::Selector,
+    json::{RawJson, null_if_default, parse_count},
+    prelude::*,
     store::ByNamespace,
 };
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
 use super::{DAEMON_SETS, TEMPLATE_GENERATION_ANNOTATION};
@@ -63,16 +60,16 @@ pub struct DaemonSetStatus {
     /// Number of nodes that should run a Pod and have a ready Pod.
     pub number_ready: i32,
     /// The `metadata.generation` of the last sync that managed Pods; it never decreases.
-    #[serde(serialize_with = "zero_as_null")]
+    #[serde(serialize_with = "null_if_default")]
     pub observed_generation: i64,
     /// Number of nodes that should run a Pod and have a Pod of the current template.
-    #[serde(serialize_with = "zero_as_null")]
+    #[serde(serialize_with = "null_if_default")]
     pub updated_number_scheduled: i32,
     /// Number of nodes that should run a Pod and have an available Pod.
-    #[serde(serialize_with = "zero_as_null")]
+    #[serde(serialize_with = "null_if_default")]
     pub number_available: i32,
     /// Number of nodes that should run a Pod and have no available Pod.
-    #[serde(serialize_with = "zero_as_null")]
+    #[serde(serialize_with = "null_if_default")]
     pub number_unavailable: i32,
     /// How often the name of a new revision was taken by a revision of another template. `None` and 0 give different hashes.
     #[serde(skip_serializing)]
@@ -85,10 +82,6 @@ impl DaemonSetStatus {
         let shown = |s: &Self| Self { observed_generation: 0, collision_count: None, ..s.clone() };
         self.observed_generation > stored.observed_generation || shown(self) != shown(stored)
     }
-}
-
-fn zero_as_null<N: Default + PartialEq + Serialize, S: Serializer>(n: &N, serializer: S) -> Result<S::Ok, S::Error> {
-    Some(n).filter(|n| **n != N::default()).serialize(serializer)
 }
 
 impl DaemonSet {
@@ -126,21 +119,17 @@ impl Object for DaemonSet {
 struct Wire {
     metadata: Meta,
     spec: WireSpec,
-    #[serde(default)]
     status: Option<DaemonSetStatus>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireSpec {
-    #[serde(default)]
     min_ready_seconds: Option<i64>,
     #[serde(default)]
     selector: Value,
     template: Option<RawJson>,
-    #[serde(default)]
     update_strategy: Option<WireUpdate>,
-    #[serde(default)]
     revision_history_limit: Option<i64>,
 }
 
@@ -149,7 +138,6 @@ struct WireSpec {
 struct WireUpdate {
     #[serde(default, rename = "type")]
     kind: Text,
-    #[serde(default)]
     rolling_update: Option<WireRolling>,
 }
 
@@ -170,7 +158,8 @@ impl Wire {
     fn into_daemon_set(self) -> Result<DaemonSet, String> {
         let Self { metadata, spec, status } = self;
         let min_ready_seconds = parse_count("spec.minReadySeconds", spec.min_ready_seconds.unwrap_or(0))?;
-        let history = parse_count("spec.revisionHistoryLimit", spec.revision_history_limit.unwrap_or(10))?;
+        let revision_history_limit =
+            parse_count("spec.revisionHistoryLimit", spec.revision_history_limit.unwrap_or(10))?;
         let selector = Selector::from_value(&spec.selector);
         if selector.is_null() {
             return Err("spec.selector is missing".to_owned());
@@ -179,7 +168,7 @@ impl Wire {
         if !template.text().starts_with('{') {
             return Err("spec.template is not an object".to_owned());
         }
-        let update = match spec.update_strategy {
+        let update_strategy = match spec.update_strategy {
             Some(update) if &*update.kind == "RollingUpdate" || update.kind.is_empty() => {
                 let WireRolling { max_unavailable, max_surge } = update.rolling_update.unwrap_or_default();
                 UpdateStrategy::RollingUpdate { max_unavailable, max_surge }
@@ -194,15 +183,11 @@ impl Wire {
             min_ready_seconds,
             selector,
             template,
-            update_strategy: update,
-            revision_history_limit: history,
+            update_strategy,
+            revision_history_limit,
             status,
         })
     }
-}
-
-fn parse_count(field: &str, value: i64) -> Result<i32, String> {
-    i32::try_from(value).ok().filter(|n| *n >= 0).ok_or_else(|| format!("{field} is {value}"))
 }
 
 #[cfg(test)]

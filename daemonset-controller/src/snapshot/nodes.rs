@@ -1,15 +1,18 @@
 //! The nodes of a DaemonSet with their Pods, and the criteria for current and available Pods.
 
 use std::{
-    collections::BTreeSet,
-    ops::{AddAssign, SubAssign},
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
-use common::intern::Text;
+use common::prelude::*;
 use jiff::Timestamp;
 
-use crate::objects::SharedPod;
+use crate::{
+    objects::SharedPod,
+    plan::{CreationReason, DeletionReason, PodCreation, PodDeletion},
+};
 
 /// The counts of a DaemonSet's nodes, and the nodes on which one sync can create or delete Pods.
 ///
@@ -38,10 +41,32 @@ pub struct ActionableNodes {
     pub nodes_with_available_outdated_pod: NodeList,
     /// At most three of the nodes that block the rolling update, for the explanation.
     pub blocking_nodes: NodeList,
+    /// Nodes that get no Pod now.
+    pub delayed_pod_creations: DelayedPodCreations,
+    /// Number of nodes with an unanswered creation that need no first Pod. There, the creation counts as a second Pod.
+    pub possible_second_pod_count: usize,
     /// Number of Pods that are neither bound nor pinned to a node.
     pub pods_without_node_count: usize,
     /// The first time at which the contribution of a node changes without an event; `None` if only an event changes it.
     pub next_change_at: Option<Timestamp>,
+}
+
+/// Nodes that get no Pod now, because a creation got no answer and may still take effect, or because an orphan on the node is
+/// to be adopted first.
+#[derive(Clone, Debug, Default)]
+pub struct DelayedPodCreations {
+    /// Nodes for which a creation got no answer, each with the time until the creation can no longer take effect.
+    pub unanswered: BTreeMap<Text, Duration>,
+    /// All nodes that get no Pod now.
+    pub nodes: BTreeSet<Text>,
+}
+
+impl DelayedPodCreations {
+    /// Adds the nodes of the orphans to the nodes with an unanswered creation.
+    pub fn new(unanswered: BTreeMap<Text, Duration>, orphan_pods: &[SharedPod]) -> Self {
+        let nodes = unanswered.keys().chain(orphan_pods.iter().map(|pod| pod.target_node())).cloned().collect();
+        Self { unanswered, nodes }
+    }
 }
 
 /// The node of the last refused creation, and the node of the last refused deletion. The next sync begins after these nodes.
@@ -109,6 +134,14 @@ impl NodePods {
             pods: &self.pods,
             failed_pod_deletion_delayed_until: self.failed_pod_deletion_delayed_until,
         }
+    }
+
+    pub(crate) fn creation(&self, creation_reason: CreationReason) -> PodCreation {
+        PodCreation { node_name: self.name.clone(), creation_reason }
+    }
+
+    pub(crate) fn deletion(&self, pod: &SharedPod, deletion_reason: DeletionReason) -> PodDeletion {
+        PodDeletion { pod: Arc::clone(pod), node_name: self.name.clone(), deletion_reason }
     }
 }
 
@@ -249,26 +282,15 @@ pub struct NodeCounts {
 }
 
 impl NodeCounts {
-    fn each(&mut self, other: &Self, change: impl Fn(&mut i32, i32)) {
-        change(&mut self.desired, other.desired);
-        change(&mut self.current, other.current);
-        change(&mut self.ready, other.ready);
-        change(&mut self.available, other.available);
-        change(&mut self.updated, other.updated);
-        change(&mut self.misscheduled, other.misscheduled);
-        change(&mut self.blocking_rollout, other.blocking_rollout);
-        change(&mut self.with_available_pod, other.with_available_pod);
-    }
-}
-
-impl AddAssign for NodeCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.each(&other, |sum, n| *sum += n);
-    }
-}
-
-impl SubAssign for NodeCounts {
-    fn sub_assign(&mut self, other: Self) {
-        self.each(&other, |sum, n| *sum -= n);
+    /// Adds the counts of one node; with the sign -1, subtracts them.
+    pub fn add(&mut self, other: &Self, sign: i32) {
+        self.desired += sign * other.desired;
+        self.current += sign * other.current;
+        self.ready += sign * other.ready;
+        self.available += sign * other.available;
+        self.updated += sign * other.updated;
+        self.misscheduled += sign * other.misscheduled;
+        self.blocking_rollout += sign * other.blocking_rollout;
+        self.with_available_pod += sign * other.with_available_pod;
     }
 }

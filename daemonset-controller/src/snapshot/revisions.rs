@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use common::intern::Text;
+use common::prelude::*;
 
 use crate::objects::SharedRevision;
 
@@ -56,7 +56,7 @@ impl Revisions {
     }
 
     /// Removes the duplicates with these hashes from the deletions, because the server has denied their Pods' relabelling.
-    pub(crate) fn keep_duplicates_with_hashes(&mut self, hashes: &BTreeSet<&str>) {
+    pub(crate) fn keep_duplicates_with_hashes(&mut self, hashes: &BTreeSet<Text>) {
         self.duplicate_revisions.retain(|revision| !hashes.contains(revision_hash_or_name(revision)));
     }
 }

@@ -1,11 +1,8 @@
 use std::time::Duration;
 
 use common::{
-    clock::Clock,
-    meta::{ResourceVersion, Uid},
-    object::{MalformedObject, Object},
+    object::MalformedObject,
     pod_creation_pauses::{PauseReason, PodCreationOutcome},
-    queue::BackoffSettings,
 };
 use serde_json::{Value, json};
 
@@ -154,7 +151,7 @@ async fn entries_of_a_deleted_set_are_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreadable_pod_enqueues_every_set_whose_roster_is_dropped() {
+async fn an_unreadable_pod_enqueues_every_set_whose_node_index_is_dropped() {
     let watch = watch();
     let set = watch.daemon_set_store.get_decoded("shop", "agent").unwrap();
     watch.node_indexes.with_record(&set.metadata.key(), &set.metadata.uid, |record| {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
-use common::{built_in_flags::ControllersFlag, clock::Clock};
+use common::{clock::Clock, process::built_in_flags::ControllersFlag};
 
 use crate::{
     check::{self, PlannedOperation},

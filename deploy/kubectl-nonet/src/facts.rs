@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use common::built_in_flags::ControllersFlag;
+use common::process::built_in_flags::ControllersFlag;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{

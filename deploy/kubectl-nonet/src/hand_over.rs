@@ -2,7 +2,7 @@
 
 use std::{io::Write, time::Duration};
 
-use common::{clock::Clock, leader::HAND_OVER_HOLDER_IDENTITY};
+use common::{clock::Clock, process::leader::HAND_OVER_HOLDER_IDENTITY};
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Reads flags of kube-controller-manager from command lines and from kubeadm's configuration.
 
-use common::built_in_flags::{ControllersFlag, values_of_flag};
+use common::process::built_in_flags::{ControllersFlag, values_of_flag};
 use serde_json::Value;
 
 /// Whether the command line of a kube-controller-manager disables leader election. A manager without election has no Lease.

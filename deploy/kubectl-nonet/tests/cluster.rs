@@ -4,7 +4,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use common::{built_in_flags::ControllersFlag, clock::Clock};
+use common::{clock::Clock, process::built_in_flags::ControllersFlag};
 use kubectl_nonet::{
     check::{PlannedOperation, check, status::status},
     connection::Connection,
@@ -261,7 +261,7 @@ async fn facts_that_the_caller_may_not_read_are_unknown() {
         "cannot tell which Deployments are installed: forbidden; it needs list on deployments.apps in the namespace \
             kube-system",
         "cannot tell which process leads deployment-controller, replicaset-controller, ",
-        "node-lifecycle-controller: forbidden; it needs get on leases.coordination.k8s.io in the namespace kube-system",
+        "-controller: forbidden; it needs get on leases.coordination.k8s.io in the namespace kube-system",
         "cannot tell which loops kube-controller-manager runs: forbidden",
         "cannot tell which loops kubeadm upgrade will switch on: forbidden",
     ] {

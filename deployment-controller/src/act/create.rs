@@ -7,15 +7,15 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     api::{self, percent_encode},
-    io::{AnswerMetadata, ObjectRole, Refusal, RefusalClass, Request, Requeue, SyncError},
-    meta::Meta,
+    io::AnswerMetadata,
+    prelude::*,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DeploymentNote, PlanRun, StepStop};
+use super::{PlanRun, StepStop};
 use crate::{
-    decide::create::{self, CreateFailure, ReplicaSetRelation, relation_to_deployment},
+    decide::create::{CreateFailure, ReplicaSetRelation, creation_failure_steps, relation_to_deployment},
     objects::{REPLICA_SETS, ReplicaSet},
     plan::Step,
 };
@@ -34,19 +34,19 @@ impl PlanRun<'_> {
         body: &Value,
     ) -> Result<(), StepStop> {
         if !self.snapshot.are_predecessor_sets_cached {
-            self.look_for_unseen_set(name).await?;
+            self.search_unseen_set(name).await?;
         }
         let request = Request::create(REPLICA_SETS, &self.meta().namespace, name, self.io.encode_body(|| body));
         // With `ObjectRole::SyncedObject`, the next sync waits until the cache shows the created ReplicaSet. More is not
         // needed, because the name of the ReplicaSet prevents a second creation.
-        let refusal =
-            match self.io.send(request.with_role(ObjectRole::SyncedObject).with_reason(step.detailed_reason())).await {
-                Ok(created) => {
-                    self.created = created.metadata;
-                    return Ok(());
-                }
-                Err(refusal) => refusal,
-            };
+        let request = request.with_role(ObjectRole::SyncedObject).with_reason(step.detailed_reason());
+        let refusal = match self.io.send(request).await {
+            Ok(created) => {
+                self.created = created.metadata;
+                return Ok(());
+            }
+            Err(refusal) => refusal,
+        };
         match refusal.class {
             RefusalClass::NameTaken | RefusalClass::MaybeWritten => self.read_namesake(step, name, refusal).await,
             RefusalClass::NamespaceTerminating => Err(self.refused(step, &refusal)),
@@ -55,55 +55,57 @@ impl PlanRun<'_> {
     }
 
     /// Ends the sync if the server has a ReplicaSet with the current template, under any name, that the cache does not hold.
-    async fn look_for_unseen_set(&self, name: &str) -> Result<(), StepStop> {
+    async fn search_unseen_set(&self, name: &str) -> Result<(), StepStop> {
         let (io, snapshot) = (self.io, self.snapshot);
-        let query =
-            format!("labelSelector={}", percent_encode(&snapshot.deployment.spec.selector.compiled.to_string()));
+        let selector = snapshot.deployment.spec.selector.compiled.to_string();
+        let query = format!("labelSelector={}", percent_encode(&selector));
         let request = Request::list(REPLICA_SETS, &self.meta().namespace, query);
-        let list = io
-            .send_and_decode::<List>(request.with_reason("another process may have created the missing ReplicaSet"))
-            .await;
-        let list = list.map_err(|refusal| {
+        let why = "another process may have created the missing ReplicaSet";
+        let list = io.send_and_decode::<List>(request.with_reason(why)).await.map_err(|refusal| {
             SyncError::from_refusal(&format!("cannot list ReplicaSets with the template of {name}"), &refusal)
         })?;
-        io.apply_memory_note(DeploymentNote::SearchedForReplicaSets);
-        let is_known = |set: &ReplicaSet| snapshot.claims.to_keep.iter().any(|k| k.metadata.uid == set.metadata.uid);
-        let is_wanted = |set: &ReplicaSet| {
-            relation_to_deployment(snapshot, set) != ReplicaSetRelation::NotAdoptable && !is_known(set)
+        io.update_memory(|controller| {
+            controller.watch.deployments_with_listed_sets.lock().insert(self.meta().uid.clone());
+        });
+        let is_unseen = |set: &ReplicaSet| {
+            relation_to_deployment(snapshot, set) != ReplicaSetRelation::NotAdoptable
+                && snapshot.claims.to_keep.iter().all(|kept| kept.metadata.uid != set.metadata.uid)
         };
-        let Some(found) = list.and_then(|list| list.items.into_iter().find(is_wanted)) else { return Ok(()) };
-        io.apply_memory_note(DeploymentNote::ReadReplicaSet(found.metadata.resource_version));
-        io.explain_deviation(format!(
-            "ReplicaSet {} has the template, and the cache does not hold it",
-            found.metadata.name
-        ));
+        let Some(unseen) = list.and_then(|list| list.items.into_iter().find(is_unseen)) else { return Ok(()) };
+        self.await_set(&unseen);
+        let name = &unseen.metadata.name;
+        io.explain_deviation(format!("ReplicaSet {name} has the template, and the cache does not hold it"));
         Err(StepStop::End(Requeue::After(Duration::ZERO)))
+    }
+
+    /// Makes the next sync wait until the cache shows this version of a ReplicaSet.
+    fn await_set(&self, live_set: &ReplicaSet) {
+        self.io.update_memory(|controller| {
+            controller.ledger.record_write(&self.meta().uid, REPLICA_SETS, live_set.metadata.resource_version);
+        });
     }
 
     /// Reads the existing ReplicaSet with the name of the new one, and decides whether the Deployment can use the ReplicaSet.
     async fn read_namesake(&mut self, step: &Step, name: &Arc<str>, refusal: Refusal) -> Result<(), StepStop> {
         let is_unanswered = refusal.class == RefusalClass::MaybeWritten;
-        let live = match self
-            .io
-            .send_and_decode::<ReplicaSet>(self.get_set(name).with_reason("the ReplicaSet may exist"))
-            .await
-        {
+        let request = self.get_set(name).with_reason("the ReplicaSet may exist");
+        let live = match self.io.send_and_decode::<ReplicaSet>(request).await {
             Ok(Some(live)) => live,
             // The unanswered creation had no effect.
             Err(gone) if gone.error.is_not_found() && is_unanswered => {
                 let failure = CreateFailure::Refused(refusal.error.to_string());
                 return Err(self.not_created(step, name, &refusal, &failure));
             }
-            Err(Refusal { error: error @ api::Error::InvalidAnswer(_), .. }) => {
-                return Err(SyncError::from_refusal(&format!("cannot read ReplicaSet {name}"), &error.into()).into());
+            Err(unread) if matches!(*unread.error, api::Error::InvalidAnswer(_)) => {
+                return Err(SyncError::from_refusal(&format!("cannot read ReplicaSet {name}"), &unread).into());
             }
             Ok(None) | Err(_) => return Err(self.refused(step, &refusal)),
         };
-        let kind = relation_to_deployment(self.snapshot, &live);
-        if kind != ReplicaSetRelation::NotAdoptable {
-            self.io.apply_memory_note(DeploymentNote::ReadReplicaSet(live.metadata.resource_version));
+        let relation = relation_to_deployment(self.snapshot, &live);
+        if relation != ReplicaSetRelation::NotAdoptable {
+            self.await_set(&live);
         }
-        match kind {
+        match relation {
             ReplicaSetRelation::Controlled if is_unanswered => {
                 let Meta { name, uid, resource_version: version, .. } = live.metadata;
                 self.created = AnswerMetadata { name, uid, version };
@@ -120,9 +122,7 @@ impl PlanRun<'_> {
 
     /// Returns the failure of a creation, with the steps that report it. Failures of these steps do not change the result.
     fn not_created(&self, step: &Step, name: &str, refusal: &Refusal, failure: &CreateFailure) -> StepStop {
-        StepStop::NotCreated(
-            self.failed(step, refusal),
-            create::creation_failure_steps(self.snapshot, &self.status, name, failure),
-        )
+        let follow_up = creation_failure_steps(self.snapshot, &self.status, name, failure);
+        StepStop::NotCreated(self.request_error(step, refusal), follow_up)
     }
 }

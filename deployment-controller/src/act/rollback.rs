@@ -3,11 +3,7 @@
 //! A merge patch cannot replace a nested object as a whole. The Deployment is therefore read from the API server, changed, and
 //! written back with all other fields as they were, including fields unknown to this version.
 
-use common::{
-    io::{AnswerMetadata, ObjectRole, Request, SyncError},
-    meta::{ResourceVersion, Uid},
-    template::POD_TEMPLATE_HASH_LABEL,
-};
+use common::{prelude::*, template::POD_TEMPLATE_HASH_LABEL};
 use serde_json::{Map, Value};
 
 use super::{PlanRun, StepStop};
@@ -19,39 +15,33 @@ use crate::{
 impl PlanRun<'_> {
     /// Gives the Deployment the template of a ReplicaSet. Fails if the Deployment was changed, or the ReplicaSet was replaced.
     pub(super) async fn roll_back(
-        &self,
+        &mut self,
         step: &Step,
         ReplicaSetNameAndUid { name, uid }: &ReplicaSetNameAndUid,
-    ) -> Result<AnswerMetadata, StepStop> {
+    ) -> Result<(), StepStop> {
         let (io, meta) = (self.io, self.meta());
-        let unread = |what: &str, name: &str| format!("cannot read {what} {name}");
-        let live = io
-            .send_and_decode::<Value>(self.get_deployment().with_reason("the rollback replaces the whole object"))
-            .await;
-        let live = live.map_err(|refusal| SyncError::from_refusal(&unread("Deployment", &meta.name), &refusal))?;
+        let read = self.get_deployment().with_reason("the rollback replaces the whole object");
+        let deployment = io
+            .send_and_decode::<Value>(read)
+            .await
+            .map_err(|refusal| SyncError::from_refusal(&format!("cannot read Deployment {}", meta.name), &refusal))?;
         let set = io.send_and_decode::<Value>(self.get_set(name).with_reason("its template is restored")).await;
-        let set = set.map_err(|refusal| SyncError::from_refusal(&unread("ReplicaSet", name), &refusal))?;
+        let set =
+            set.map_err(|refusal| SyncError::from_refusal(&format!("cannot read ReplicaSet {name}"), &refusal))?;
         // A forecast, which sends no requests, assumes that the Deployment and the ReplicaSet are as in the cache.
-        let mut deployment = live.unwrap_or_default();
+        let mut deployment = deployment.unwrap_or_default();
         if let Some(set) = set {
-            if !self.is_as_judged(&deployment, &set, uid) {
+            let is = |object: &Value, uid: &Uid| object["metadata"]["uid"] == uid.to_string();
+            let version = deployment["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+            let is_unchanged = is(&deployment, &meta.uid) && ResourceVersion::parse(version) == self.version;
+            if !is_unchanged || !is(&set, uid) {
                 io.explain_deviation("the Deployment or the ReplicaSet has changed");
-                let failed = format!("cannot roll back Deployment {}: it has changed in the meantime", meta.name);
-                return Err(SyncError::new("conflict", failed).into());
+                let text = format!("cannot roll back Deployment {}: it has changed in the meantime", meta.name);
+                return Err(SyncError::new(SyncErrorClass::Conflict, text).into());
             }
             restore(&mut deployment, &set);
         }
-        let request =
-            Request::replace(DEPLOYMENTS, meta, io.encode_body(|| &deployment)).with_role(ObjectRole::SyncedObject);
-        let answer = self.send(step, request).await.map_err(|refusal| self.refused(step, &refusal))?;
-        Ok(answer.metadata)
-    }
-
-    /// Whether the Deployment on the server has the version from the snapshot, and the ReplicaSet has the UID `uid`.
-    fn is_as_judged(&self, deployment: &Value, set: &Value, uid: &Uid) -> bool {
-        let is = |object: &Value, uid: &Uid| object["metadata"]["uid"] == uid.to_string();
-        let version = ResourceVersion::parse(deployment["metadata"]["resourceVersion"].as_str().unwrap_or_default());
-        is(deployment, &self.meta().uid) && is(set, uid) && version == self.version
+        self.write_deployment(step, Request::replace(DEPLOYMENTS, meta, io.encode_body(|| &deployment))).await
     }
 }
 

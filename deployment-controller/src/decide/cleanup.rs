@@ -6,9 +6,7 @@ use crate::{
 };
 
 /// Plans the deletion of the lowest revisions beyond `spec.revisionHistoryLimit`. A ReplicaSet with Pods is kept, and no
-/// other ReplicaSet is deleted in its place.
-///
-/// Upstream: `cleanupDeployment`.
+/// other ReplicaSet is deleted in its place. Upstream: `cleanupDeployment`.
 pub fn plan_history_cleanup(draft: &mut PlanDraft<'_>) {
     let Some(limit) = draft.spec().effective_revision_history_limit() else { return };
     let candidates: Vec<&DraftReplicaSet<'_>> =
@@ -23,9 +21,7 @@ pub fn plan_history_cleanup(draft: &mut PlanDraft<'_>) {
             Some(Step::new(action, format!("only {limit} old ReplicaSets are kept")))
         })
         .collect();
-    for step in steps {
-        draft.push_step(step);
-    }
+    draft.steps.extend(steps);
 }
 
 fn is_idle(set: &DraftReplicaSet<'_>) -> bool {
@@ -46,19 +42,13 @@ fn sorted_by_revision<T, Age: Ord>(
     revision: impl Fn(&T) -> Option<i64>,
     age: impl Fn(&T) -> Age,
 ) -> Vec<T> {
-    let mut sorted: Vec<(T, Option<i64>)> = sets
-        .into_iter()
-        .map(|set| {
-            let revision = revision(&set);
-            (set, revision)
-        })
-        .collect();
-    sorted.sort_by_key(|(set, _)| age(set));
-    for run in sorted.chunk_by_mut(|(_, a), (_, b)| a.is_some() && b.is_some()) {
+    let mut sorted = sets;
+    sorted.sort_by_key(&age);
+    for run in sorted.chunk_by_mut(|a, b| revision(a).is_some() && revision(b).is_some()) {
         // The sort is stable, so ReplicaSets with the same revision remain sorted by age.
-        run.sort_by_key(|(_, revision)| *revision);
+        run.sort_by_key(&revision);
     }
-    sorted.into_iter().map(|(set, _)| set).collect()
+    sorted
 }
 
 #[cfg(test)]

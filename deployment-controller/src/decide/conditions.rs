@@ -52,14 +52,14 @@ pub fn available_condition(enough: bool, now: Timestamp) -> Condition {
 }
 
 /// Copies the condition `ReplicaFailure` of a ReplicaSet into a condition of the Deployment.
-pub fn replica_failure_condition(of_set: &Condition) -> Condition {
+pub fn replica_failure_condition(condition: &Condition) -> Condition {
     Condition {
         kind: REPLICA_FAILURE.into(),
-        status: of_set.status.clone(),
-        reason: of_set.reason.clone(),
-        message: of_set.message.clone(),
-        last_update_time: of_set.last_transition_time,
-        last_transition_time: of_set.last_transition_time,
+        status: condition.status.clone(),
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+        last_update_time: condition.last_transition_time,
+        last_transition_time: condition.last_transition_time,
         ..Condition::default()
     }
 }
@@ -72,6 +72,11 @@ pub fn find_progressing_condition(status: &DeploymentStatus) -> Option<&Conditio
 /// Whether the condition `Progressing` has this reason.
 pub fn has_progressing_reason(status: &DeploymentStatus, reason: &str) -> bool {
     find_progressing_condition(status).is_some_and(|condition| condition.reason == reason)
+}
+
+/// Sets the condition `Progressing`, as [`progressing_condition`] makes it. Returns whether the status changed.
+pub fn set_progressing_condition(status: &mut DeploymentStatus, reason: &str, message: &str, now: Timestamp) -> bool {
+    set_condition(status, progressing_condition(reason, message, now))
 }
 
 /// Adds or replaces a condition. Returns whether the status changed.

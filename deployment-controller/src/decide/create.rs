@@ -34,9 +34,7 @@ pub enum CreateFailure {
 }
 
 /// Plans the creation of the new ReplicaSet, with its Event and the new status. If the server has stored too many ReplicaSets
-/// with a changed template, plans the report of a failure instead.
-///
-/// Upstream: `getNewReplicaSet`.
+/// with a changed template, plans the report of a failure instead. Upstream: `getNewReplicaSet`.
 pub fn plan_new_replica_set(draft: &mut PlanDraft<'_>) {
     let template = &draft.spec().template;
     let hash = template.hash(draft.status.collision_count);
@@ -46,12 +44,11 @@ pub fn plan_new_replica_set(draft: &mut PlanDraft<'_>) {
             "the last {MAX_CHANGED_CREATIONS} ReplicaSets created from this template were stored with a different one: \
              something changes ReplicaSets at creation"
         );
-        for step in creation_failure_steps(draft.snapshot, &draft.status, &name, &CreateFailure::Refused(why.clone())) {
-            draft.push_step(step);
-        }
-        return draft.set_failure(refusal_message(&name, &why));
+        draft.failure = Some(refusal_message(&name, &why));
+        let failure = CreateFailure::Refused(why);
+        return draft.steps.extend(creation_failure_steps(draft.snapshot, &draft.status, &name, &failure));
     }
-    let limits = draft.rollout_limits();
+    let limits = draft.snapshot.rollout_limits;
     let replicas = match draft.spec().strategy.kind {
         StrategyType::RollingUpdate => limits.new_set_size(draft.total_replicas(), 0),
         _ => limits.replicas,
@@ -61,18 +58,15 @@ pub fn plan_new_replica_set(draft: &mut PlanDraft<'_>) {
     annotations.insert(REVISION_ANNOTATION.to_owned(), next.clone());
     annotations.extend(scale::size_annotations(limits));
     let body = Box::new(replica_set_body(draft.snapshot, &name, &hash, replicas, &annotations));
-    let step = Step::new(Action::CreateReplicaSet { set: Arc::clone(&name), body }, "no ReplicaSet has this template");
+    let step = Step::new(Action::CreateReplicaSet { name: Arc::clone(&name), body }, "no ReplicaSet has this template");
     let told = Event::normal("ScalingReplicaSet", format!("Scaled up replica set {name} from 0 to {replicas}"));
-    draft.push_step(if replicas > 0 { step.with_event(told) } else { step });
+    draft.steps.push(if replicas > 0 { step.with_event(told) } else { step });
     draft.new_set_index = Some(draft.sets.len());
     draft.sets.push(DraftReplicaSet::new_planned(Arc::clone(&name), replicas, annotations));
     let mut status = draft.status.clone();
     if draft.spec().effective_progress_deadline_seconds().is_some() {
         let message = format!("Created new replica set {name:?}");
-        conditions::set_condition(
-            &mut status,
-            conditions::progressing_condition(NEW_REPLICA_SET_CREATED, &message, draft.snapshot.now),
-        );
+        conditions::set_progressing_condition(&mut status, NEW_REPLICA_SET_CREATED, &message, draft.snapshot.now);
     }
     draft.push_status_write(status, Some(next), "a rollout begins");
 }
@@ -85,21 +79,19 @@ pub fn creation_failure_steps(
     set: &str,
     failure: &CreateFailure,
 ) -> Vec<Step> {
-    let mut new = status.clone();
+    let mut status = Box::new(status.clone());
     match failure {
         CreateFailure::Collision => {
-            new.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
-            let write = Action::WriteStatus { status: Box::new(new), revision: None };
+            status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
+            let write = Action::WriteStatus { status, revision: None };
             vec![Step::new(write, "the next attempt uses another name").with_on_failure(OnFailure::Ignore)]
         }
         CreateFailure::Refused(why) => {
-            let message = refusal_message(set, why);
-            let mut steps = Vec::new();
-            let condition = conditions::progressing_condition(REPLICA_SET_CREATE_ERROR, &message, snapshot.now);
+            let (message, mut steps) = (refusal_message(set, why), Vec::new());
             if snapshot.deployment.spec.effective_progress_deadline_seconds().is_some()
-                && conditions::set_condition(&mut new, condition)
+                && conditions::set_progressing_condition(&mut status, REPLICA_SET_CREATE_ERROR, &message, snapshot.now)
             {
-                let write = Action::WriteStatus { status: Box::new(new), revision: None };
+                let write = Action::WriteStatus { status, revision: None };
                 steps.push(Step::new(write, "the rollout cannot begin").with_on_failure(OnFailure::Ignore));
             }
             let event = Event::warning(REPLICA_SET_CREATE_ERROR, message);
@@ -180,7 +172,7 @@ fn replica_set_body(
     let selector = spec.selector.raw.as_ref().and_then(|raw| raw.parse_value().ok()).unwrap_or_default();
     json!({
         "apiVersion": REPLICA_SETS.api_version(),
-        "kind": REPLICA_SETS.kind,
+        "kind": REPLICA_SETS.kind(),
         "metadata": {
             "name": name,
             "namespace": snapshot.deployment.metadata.namespace,

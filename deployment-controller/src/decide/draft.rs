@@ -5,11 +5,10 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use common::{io::Requeue, meta::Uid};
+use common::prelude::*;
 use jiff::Timestamp;
 
 use crate::{
-    limits::RolloutLimits,
     objects::{Deployment, DeploymentSpec, DeploymentStatus, REVISION_ANNOTATION, ReplicaSet, ReplicaSetStatus},
     plan::{Action, Plan, PodCounts, ReplicaSetChange, Step, WaitReason},
     snapshot::{Snapshot, TerminatingReplicasSupport},
@@ -34,10 +33,10 @@ pub struct DraftReplicaSet<'a> {
 }
 
 impl<'a> DraftReplicaSet<'a> {
-    fn from_cached(source: &'a ReplicaSet) -> Self {
-        let replicas = source.spec.replicas.into();
-        let name = Arc::clone(&source.metadata.name);
-        Self { name, cached: Some(source), replicas, replicas_in_status: replicas, annotations: BTreeMap::new() }
+    fn from_cached(cached: &'a ReplicaSet) -> Self {
+        let replicas = cached.spec.replicas.into();
+        let name = Arc::clone(&cached.metadata.name);
+        Self { name, cached: Some(cached), replicas, replicas_in_status: replicas, annotations: BTreeMap::new() }
     }
 
     /// Returns a ReplicaSet that this plan creates.
@@ -63,7 +62,7 @@ impl<'a> DraftReplicaSet<'a> {
 
     /// Returns the status from the cache; the default status for a ReplicaSet that this plan creates.
     pub fn status(&self) -> &ReplicaSetStatus {
-        self.cached.map_or(&UNOBSERVED, |source| &source.status)
+        self.cached.map_or(&UNOBSERVED, |cached| &cached.status)
     }
 
     /// Returns `status.replicas`: the number of Pods that exist.
@@ -83,12 +82,12 @@ impl<'a> DraftReplicaSet<'a> {
 
     /// Returns a sort key for the order of creation. The time is `None` for a ReplicaSet that this plan creates.
     pub fn creation_sort_key(&self) -> (Option<Timestamp>, &str) {
-        (self.cached.and_then(|source| source.metadata.creation_timestamp), &self.name)
+        (self.cached.and_then(|cached| cached.metadata.creation_timestamp), &self.name)
     }
 
     /// Returns the UID; `None` for a ReplicaSet that this plan creates.
     pub fn uid(&self) -> Option<&Uid> {
-        self.cached.map(|source| &source.metadata.uid)
+        self.cached.map(|cached| &cached.metadata.uid)
     }
 }
 
@@ -105,23 +104,23 @@ pub struct PlanDraft<'a> {
     pub status: DeploymentStatus,
     /// Revision annotation of the Deployment after the steps planned so far.
     pub revision: Option<String>,
-    steps: Vec<Step>,
-    requeue: Requeue,
-    failure: Option<String>,
+    /// The steps planned so far.
+    pub steps: Vec<Step>,
+    /// Time of the next sync of the Deployment.
+    pub requeue: Requeue,
+    /// The error with which the sync ends after the steps.
+    pub failure: Option<String>,
 }
 
 impl<'a> PlanDraft<'a> {
     /// Returns a draft without steps, with the kept ReplicaSets of the snapshot.
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let deployment = &snapshot.deployment;
-        let sets: Vec<DraftReplicaSet<'a>> =
-            snapshot.claims.to_keep.iter().map(|set| DraftReplicaSet::from_cached(set)).collect();
-        let template = &deployment.spec.template;
-        let new = snapshot.claims.to_keep.iter().position(|set| set.spec.template.is_digest_of(template));
+        let (kept, template) = (&snapshot.claims.to_keep, &deployment.spec.template);
         Self {
             snapshot,
-            sets,
-            new_set_index: new,
+            sets: kept.iter().map(|set| DraftReplicaSet::from_cached(set)).collect(),
+            new_set_index: kept.iter().position(|set| set.spec.template.is_digest_of(template)),
             status: deployment.status.clone(),
             revision: deployment.metadata.annotations.get(REVISION_ANNOTATION).map(str::to_owned),
             steps: Vec::new(),
@@ -138,11 +137,6 @@ impl<'a> PlanDraft<'a> {
     /// Returns `spec` of the Deployment.
     pub fn spec(&self) -> &'a DeploymentSpec {
         &self.snapshot.deployment.spec
-    }
-
-    /// Returns the desired number of Pods, maxSurge and maxUnavailable.
-    pub fn rollout_limits(&self) -> RolloutLimits {
-        self.snapshot.rollout_limits
     }
 
     /// Returns the new ReplicaSet; `None` if it neither exists nor is planned.
@@ -162,17 +156,13 @@ impl<'a> PlanDraft<'a> {
 
     /// Returns the number of unfinished, also terminating, Pods of a ReplicaSet; 0 unless `Recreate` waits for old Pods.
     pub fn unfinished_pod_count(&self, set: &DraftReplicaSet<'_>) -> usize {
-        set.uid().and_then(|uid| self.snapshot.unfinished_pod_counts.get(uid)).copied().unwrap_or(0)
+        let counts = self.snapshot.unfinished_pod_counts.as_ref();
+        set.uid().and_then(|uid| counts?.get(uid).copied()).unwrap_or(0)
     }
 
     /// Returns the sum of the sizes of all ReplicaSets.
     pub fn total_replicas(&self) -> i64 {
         self.sets.iter().map(|set| set.replicas).sum()
-    }
-
-    /// Appends a step to the plan.
-    pub fn push_step(&mut self, step: Step) {
-        self.steps.push(step);
     }
 
     /// Appends a step that changes a ReplicaSet, and applies the change to the draft.
@@ -182,22 +172,18 @@ impl<'a> PlanDraft<'a> {
             set.replicas = to;
         }
         set.annotations.extend(change.annotations.clone());
-        let action = Action::ChangeReplicaSet { set: Arc::clone(&set.name), change };
+        let action = Action::ChangeReplicaSet { name: Arc::clone(&set.name), change };
         self.steps.push(step(action));
-    }
-
-    fn is_status_changed(&self, status: &DeploymentStatus) -> bool {
-        if self.snapshot.terminating_replicas_support == TerminatingReplicasSupport::DroppedByServer {
-            let terminating_replicas = self.status.terminating_replicas;
-            return DeploymentStatus { terminating_replicas, ..status.clone() } != self.status;
-        }
-        *status != self.status
     }
 
     /// Appends a step that writes status and revision if they differ from the stored ones. Returns whether a step was added.
     pub fn push_status_write(&mut self, status: DeploymentStatus, revision: Option<String>, why: &str) -> bool {
         let revision = revision.filter(|revision| self.revision.as_ref() != Some(revision));
-        if !self.is_status_changed(&status) && revision.is_none() {
+        let mut compared = status.clone();
+        if self.snapshot.terminating_replicas_support == TerminatingReplicasSupport::DroppedByServer {
+            compared.terminating_replicas = self.status.terminating_replicas;
+        }
+        if compared == self.status && revision.is_none() {
             return false;
         }
         self.status = status.clone();
@@ -208,28 +194,13 @@ impl<'a> PlanDraft<'a> {
         true
     }
 
-    /// Sets the time of the next sync of the Deployment.
-    pub fn set_requeue(&mut self, requeue: Requeue) {
-        self.requeue = requeue;
-    }
-
-    /// Makes the sync fail after the steps planned so far.
-    pub fn set_failure(&mut self, why: String) {
-        self.failure = Some(why);
-    }
-
-    /// Whether the sync fails after its steps.
-    pub fn has_failure(&self) -> bool {
-        self.failure.is_some()
-    }
-
     /// Returns the plan, which requeues the Deployment no later than the next attempt of a refused release.
-    pub fn into_plan(self, situation: PodCounts, waiting: Vec<WaitReason>) -> Plan {
+    pub fn into_plan(self, pod_counts: PodCounts, reasons_to_wait: Vec<WaitReason>) -> Plan {
         let requeue = match (self.requeue, self.snapshot.release_retry_after) {
             (Requeue::AfterPlannedDelay, Some(again)) => Requeue::After(again),
             (Requeue::After(other), Some(again)) => Requeue::After(other.min(again)),
             (requeue, _) => requeue,
         };
-        Plan { steps: self.steps, requeue, failure: self.failure, pod_counts: situation, reasons_to_wait: waiting }
+        Plan { steps: self.steps, requeue, failure: self.failure, pod_counts, reasons_to_wait }
     }
 }

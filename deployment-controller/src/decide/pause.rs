@@ -8,7 +8,6 @@ use crate::decide::{
 };
 
 /// Plans the condition `Progressing` for the start or the end of a pause. Does nothing if the deadline is exceeded.
-///
 /// Upstream: `checkPausedConditions`.
 pub fn plan_pause_condition(draft: &mut PlanDraft<'_>) {
     if draft.spec().effective_progress_deadline_seconds().is_none()
@@ -22,7 +21,7 @@ pub fn plan_pause_condition(draft: &mut PlanDraft<'_>) {
         _ => return,
     };
     let mut status = draft.status.clone();
-    conditions::set_condition(&mut status, conditions::progressing_condition(reason, message, draft.snapshot.now));
+    conditions::set_progressing_condition(&mut status, reason, message, draft.snapshot.now);
     draft.push_status_write(status, None, why);
 }
 
@@ -33,10 +32,8 @@ mod tests {
     /// DEPLOYMENT-45.
     #[test]
     fn a_pause_and_its_end_are_reported_once() {
-        let mut world = DeploymentBuilder::new(3)
-            .with_set("a", 3, 3)
-            .with_current_template("a")
-            .with_condition(PROGRESSING, NEW_REPLICA_SET_AVAILABLE);
+        let mut world =
+            DeploymentBuilder::new(3).with_new_set("a", 3, 3).with_condition(PROGRESSING, NEW_REPLICA_SET_AVAILABLE);
         world.spec["paused"] = true.into();
         let plan = world.plan();
         assert_eq!(plan.last_progressing_condition(), (DEPLOYMENT_PAUSED, "Unknown", "Deployment is paused"));
@@ -53,10 +50,8 @@ mod tests {
     /// DEPLOYMENT-45.
     #[test]
     fn a_stuck_rollout_stays_stuck() {
-        let mut world = DeploymentBuilder::new(3)
-            .with_set("a", 3, 3)
-            .with_current_template("a")
-            .with_condition(PROGRESSING, PROGRESS_DEADLINE_EXCEEDED);
+        let mut world =
+            DeploymentBuilder::new(3).with_new_set("a", 3, 3).with_condition(PROGRESSING, PROGRESS_DEADLINE_EXCEEDED);
         world.spec["paused"] = true.into();
         assert_eq!(world.plan().last_progressing_condition().0, PROGRESS_DEADLINE_EXCEEDED);
     }
@@ -64,7 +59,7 @@ mod tests {
     /// DEPLOYMENT-45.
     #[test]
     fn nothing_is_reported_without_a_deadline() {
-        let mut world = DeploymentBuilder::new(3).with_set("a", 3, 3).with_current_template("a");
+        let mut world = DeploymentBuilder::new(3).with_new_set("a", 3, 3);
         world.status = serde_json::json!({});
         world.spec["paused"] = true.into();
         world.spec["progressDeadlineSeconds"] = i32::MAX.into();

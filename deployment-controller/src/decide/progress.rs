@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::{
     conditions::{self as list, Condition},
-    io::Requeue,
+    prelude::*,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -23,7 +23,6 @@ use crate::{
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
 /// Plans a status write with an updated condition `Progressing`, and the time of the next check of the deadline.
-///
 /// Upstream: `syncRolloutStatus`.
 pub fn plan_status_with_progress(draft: &mut PlanDraft<'_>) {
     let mut status = status::calculate_status(draft);
@@ -37,19 +36,18 @@ pub fn plan_status_with_progress(draft: &mut PlanDraft<'_>) {
     }
     let written = draft.push_status_write(status, None, "counts, availability or progress changed");
     if let Some(deadline) = draft.spec().effective_progress_deadline_seconds() {
-        let requeue = next_deadline_check(draft, deadline);
-        // The event of the status write enqueues the Deployment earlier; this delay only covers a missing event.
-        let requeue =
-            if written && requeue == Requeue::AfterBackoff { Requeue::After(Duration::from_secs(2)) } else { requeue };
-        draft.set_requeue(requeue);
+        draft.requeue = next_deadline_check(draft, deadline);
+        if written && draft.requeue == Requeue::AfterBackoff {
+            // The event of the status write enqueues the Deployment earlier; this delay only covers a missing event.
+            draft.requeue = Requeue::After(Duration::from_secs(2));
+        }
     }
 }
 
-/// Whether all replicas are new and available, and the status describes the current generation.
-///
-/// Upstream: `DeploymentComplete`.
+/// Whether all replicas are new and available, and the status describes the current generation. Upstream:
+/// `DeploymentComplete`.
 pub fn is_rollout_complete(draft: &PlanDraft<'_>, status: &DeploymentStatus) -> bool {
-    let wanted = draft.rollout_limits().replicas;
+    let wanted = draft.snapshot.rollout_limits.replicas;
     [status.updated_replicas, status.replicas, status.available_replicas] == [wanted; 3]
         && status.observed_generation >= draft.deployment().metadata.generation
 }
@@ -67,20 +65,20 @@ fn update_progressing(draft: &PlanDraft<'_>, status: &mut DeploymentStatus, dead
     };
     if is_rollout_complete(draft, status) {
         let message = format!("{subject} has successfully progressed.");
-        conditions::set_condition(status, conditions::progressing_condition(NEW_REPLICA_SET_AVAILABLE, &message, now));
+        conditions::set_progressing_condition(status, NEW_REPLICA_SET_AVAILABLE, &message, now);
     } else if has_progressed(&draft.status, status) {
-        let mut condition =
-            conditions::progressing_condition(REPLICA_SET_UPDATED, &format!("{subject} is progressing."), now);
-        if let Some(current) = conditions::find_progressing_condition(&draft.status).filter(|current| current.is_true())
-        {
-            condition.last_transition_time = current.last_transition_time;
+        let message = format!("{subject} is progressing.");
+        let mut condition = conditions::progressing_condition(REPLICA_SET_UPDATED, &message, now);
+        let stored = conditions::find_progressing_condition(&draft.status);
+        if let Some(stored) = stored.filter(|stored| stored.is_true()) {
+            condition.last_transition_time = stored.last_transition_time;
         }
         list::replace(&mut status.conditions, condition);
     } else if conditions::find_progressing_condition(status)
         .is_some_and(|condition| has_timed_out(condition, deadline, now))
     {
         let message = format!("{subject} has timed out progressing.");
-        conditions::set_condition(status, conditions::progressing_condition(PROGRESS_DEADLINE_EXCEEDED, &message, now));
+        conditions::set_progressing_condition(status, PROGRESS_DEADLINE_EXCEEDED, &message, now);
     }
 }
 
@@ -107,8 +105,6 @@ fn time_until_deadline(condition: &Condition, deadline: i64, now: Timestamp) -> 
     SignedDuration::from_secs(deadline).saturating_sub(now.duration_since(since))
 }
 
-/// Returns the time of the next check of the progress deadline.
-///
 /// A rollout that was complete needs no check, because it cannot time out. Upstream's `requeueStuckDeployment` requeues such a
 /// rollout as fast as the queue allows if Pods are lost later.
 fn next_deadline_check(draft: &PlanDraft<'_>, deadline: i64) -> Requeue {

@@ -1,17 +1,18 @@
 //! Checks invariants of every plan after random changes by users, by the ReplicaSet controller and by the passage of time.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::conditions::*;
 use crate::{
-    objects::{REVISION_ANNOTATION, StrategyType},
+    objects::{REVISION_ANNOTATION, ReplicaSet, StrategyType},
     plan::{Action, Plan},
     world::DeploymentBuilder,
 };
 
-/// A change of the objects between two syncs.
 #[derive(Clone, Debug)]
 enum Happening {
     /// The ReplicaSet controller syncs a ReplicaSet: all its Pods exist, and up to `available` of them are available.
@@ -28,14 +29,11 @@ enum Happening {
         surge: i64,
         unavailable: i64,
     },
-    /// The given number of seconds passes.
     Wait(i64),
-    /// A user scales a ReplicaSet directly.
     ByHand {
         set: usize,
         size: i64,
     },
-    /// The number of unfinished Pods of a ReplicaSet changes.
     Linger {
         set: usize,
         count: usize,
@@ -95,7 +93,7 @@ fn happen(world: &mut DeploymentBuilder, happening: &Happening) {
         Happening::Linger { set, count } => {
             let Some(set) = pick(world, set) else { return };
             let uid = common::meta::Uid::new(set["metadata"]["uid"].as_str().unwrap());
-            world.unfinished_pod_counts.insert(uid, count);
+            world.unfinished_pod_counts.get_or_insert_default().insert(uid, count);
         }
     }
 }
@@ -126,11 +124,11 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
         if rolling && !spec.paused {
             prop_assert!(total(&world) <= total(&was).max(limits.max_pods()), "too many replicas: {step:?}");
         }
-        if let Action::ChangeReplicaSet { set, change } = &step.action
+        if let Action::ChangeReplicaSet { name, change } = &step.action
             && let Some((from, to)) = change.size_before_and_after
             && rolling
             && to < from
-            && new.as_deref() != Some(&**set)
+            && new.as_deref() != Some(&**name)
             && step.on_failure == crate::plan::OnFailure::SkipStepsWithSameOnFailure
         {
             let available_within_size = |world: &DeploymentBuilder| {
@@ -154,7 +152,8 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
         if enlarges && spec.strategy.kind == StrategyType::Recreate {
             for set in &snapshot.claims.to_keep {
                 let old = new.as_deref() != Some(&*set.metadata.name);
-                let runs = snapshot.unfinished_pod_counts.get(&set.metadata.uid).is_some_and(|count| *count > 0);
+                let unfinished_pod_counts = snapshot.unfinished_pod_counts.as_ref().unwrap();
+                let runs = unfinished_pod_counts.get(&set.metadata.uid).is_some_and(|count| *count > 0);
                 prop_assert!(!(old && runs), "old Pods of {} have not finished: {step:?}", set.metadata.name);
             }
         }
@@ -173,14 +172,10 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
         let was = before.sets.iter().find(|s| s["metadata"]["name"] == set["metadata"]["name"]);
         prop_assert!(was.is_none_or(|was| revision(was) <= revision(set)));
     }
-    let after = world.snapshot();
-    if let Some(newest) = after.claims.to_keep.iter().position(|set| set.spec.template.is_digest_of(&spec.template)) {
-        let revisions: Vec<i64> = after
-            .claims
-            .to_keep
-            .iter()
-            .map(|set| set.metadata.annotations.get(REVISION_ANNOTATION).unwrap().parse().unwrap())
-            .collect();
+    let kept = world.snapshot().claims.to_keep;
+    if let Some(newest) = kept.iter().position(|set| set.spec.template.is_digest_of(&spec.template)) {
+        let revision = |set: &Arc<ReplicaSet>| set.metadata.annotations.get(REVISION_ANNOTATION).unwrap().parse();
+        let revisions: Vec<i64> = kept.iter().map(|set| revision(set).unwrap()).collect();
         for (at, other) in revisions.iter().enumerate() {
             prop_assert!(at == newest || *other < revisions[newest], "{revisions:?} {newest}");
         }
@@ -206,7 +201,7 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
 
 /// Makes all Pods of every ReplicaSet available, and removes all surplus Pods.
 fn heal(world: &mut DeploymentBuilder) {
-    world.unfinished_pod_counts.clear();
+    world.unfinished_pod_counts = Some(BTreeMap::new());
     for at in 0..world.sets.len() {
         happen(world, &Happening::Look { set: at, available: i64::MAX });
     }

@@ -10,7 +10,7 @@ use crate::{decide::draft::PlanDraft, objects::MAX_REPLICAS_ANNOTATION};
 /// Upstream: `scale`, `GetReplicaSetProportion`. These functions multiply in 32 bits, and exceed the maximum number of Pods if
 /// a user has scaled a ReplicaSet directly.
 pub fn proportional_sizes(draft: &PlanDraft<'_>, active: &[usize]) -> Vec<(usize, i64)> {
-    let limits = draft.rollout_limits();
+    let limits = draft.snapshot.rollout_limits;
     let allowed = if limits.replicas == 0 { 0 } else { limits.max_pods() };
     let total: i64 = active.iter().map(|at| draft.sets[*at].replicas).sum();
     let to_add = allowed - total;
@@ -58,7 +58,7 @@ fn write_order(draft: &PlanDraft<'_>, active: &[usize], to_add: i64) -> Vec<usiz
 
 /// Returns the change of a ReplicaSet's size in proportion to the change of the maximum number of Pods; negative to scale down.
 fn size_change_in_proportion(draft: &PlanDraft<'_>, at: usize) -> i64 {
-    let (limits, set) = (draft.rollout_limits(), &draft.sets[at]);
+    let (limits, set) = (draft.snapshot.rollout_limits, &draft.sets[at]);
     if limits.replicas == 0 {
         return -set.replicas;
     }

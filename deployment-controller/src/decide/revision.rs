@@ -41,10 +41,7 @@ pub fn plan_new_set_update(draft: &mut PlanDraft<'_>) {
         && conditions::find_progressing_condition(&status).is_none()
     {
         let message = format!("Found new replica set {:?}", set.name);
-        conditions::set_condition(
-            &mut status,
-            conditions::progressing_condition(FOUND_NEW_REPLICA_SET, &message, draft.snapshot.now),
-        );
+        conditions::set_progressing_condition(&mut status, FOUND_NEW_REPLICA_SET, &message, draft.snapshot.now);
     }
     draft.push_status_write(status, revision, "the new ReplicaSet exists");
 }
@@ -144,7 +141,7 @@ mod tests {
             for (at, revision) in olds.iter().enumerate() {
                 world = world.with_set(&format!("old{at}"), 0, 0).with_annotation(REVISION_ANNOTATION, revision);
             }
-            world = world.with_set("new", 3, 3).with_current_template("new");
+            world = world.with_new_set("new", 3, 3);
             world = match new {
                 Some(revision) => world.with_annotation(REVISION_ANNOTATION, revision),
                 None => world.without_annotation(REVISION_ANNOTATION),
@@ -162,8 +159,7 @@ mod tests {
     #[test]
     fn annotations_are_copied_and_never_removed() {
         let mut world = DeploymentBuilder::new(3)
-            .with_set("a", 3, 3)
-            .with_current_template("a")
+            .with_new_set("a", 3, 3)
             .with_annotation("gone", "1")
             .with_annotation("changed", "old");
         world.annotations = json!({REVISION_ANNOTATION: "1", "changed": "new", "added": "", ROLLBACK: "x",
@@ -177,7 +173,7 @@ mod tests {
     /// DEPLOYMENT-16.
     #[test]
     fn min_ready_seconds_are_copied_to_the_set() {
-        let mut world = DeploymentBuilder::new(3).with_set("a", 3, 3).with_current_template("a");
+        let mut world = DeploymentBuilder::new(3).with_new_set("a", 3, 3);
         world.spec["minReadySeconds"] = json!(7);
         let change = world.plan().changes_of_set("a").remove(0);
         assert_eq!((change.min_ready_seconds, change.size_before_and_after), (Some(7), None));
@@ -186,10 +182,7 @@ mod tests {
     /// DEPLOYMENT-19.
     #[test]
     fn an_unreadable_revision_is_left_alone_until_something_else_is_written() {
-        let mut world = DeploymentBuilder::new(3)
-            .with_set("a", 3, 3)
-            .with_current_template("a")
-            .with_annotation(REVISION_ANNOTATION, "seven");
+        let mut world = DeploymentBuilder::new(3).with_new_set("a", 3, 3).with_annotation(REVISION_ANNOTATION, "seven");
         world.annotations = json!({REVISION_ANNOTATION: "seven", "note": "1"});
         assert!(world.plan().changes_of_set("a").is_empty());
         world.spec["minReadySeconds"] = json!(7);
@@ -199,7 +192,7 @@ mod tests {
     /// DEPLOYMENT-61.
     #[test]
     fn an_existing_set_starts_the_progress_deadline() {
-        let mut world = DeploymentBuilder::new(3).with_set("a", 3, 1).with_current_template("a");
+        let mut world = DeploymentBuilder::new(3).with_new_set("a", 3, 1);
         world.status = json!({});
         world.annotations = json!({});
         let plan = world.plan();

@@ -15,14 +15,13 @@ pub fn requested_rollback_revision(snapshot: &Snapshot) -> Option<i64> {
     snapshot.deployment.metadata.annotations.get(ROLLBACK_TO_ANNOTATION)?.parse().ok()
 }
 
-/// Plans the rollback and the removal of the annotation; only the removal if the rollback is impossible.
-///
-/// Upstream: `rollback`.
+/// Plans the rollback and the removal of the annotation; only the removal if the rollback is impossible. Upstream:
+/// `rollback`.
 pub fn plan_rollback(draft: &mut PlanDraft<'_>, revision: i64) {
     if draft.new_set_index.is_none() {
         create::plan_new_replica_set(draft);
     }
-    if draft.has_failure() {
+    if draft.failure.is_some() {
         return;
     }
     let not_found = |message: &str| {
@@ -31,11 +30,11 @@ pub fn plan_rollback(draft: &mut PlanDraft<'_>, revision: i64) {
     };
     let revision = if revision == 0 { previous_revision(draft) } else { revision };
     if revision == 0 {
-        return draft.push_step(not_found("Unable to find last revision."));
+        return draft.steps.push(not_found("Unable to find last revision."));
     }
     let found = draft.old_sets().chain(draft.new_set()).find(|set| set.revision() == Some(revision));
     let Some(found) = found else {
-        return draft.push_step(not_found("Unable to find the revision to rollback to."));
+        return draft.steps.push(not_found("Unable to find the revision to rollback to."));
     };
     let deployment = &draft.deployment().metadata.name;
     let other = found.cached.filter(|source| !source.spec.template.is_digest_of(&draft.spec().template));
@@ -48,7 +47,7 @@ pub fn plan_rollback(draft: &mut PlanDraft<'_>, revision: i64) {
         let event = Event::warning("DeploymentRollbackTemplateUnchanged", message);
         Step::new(Action::ClearRollback, "the template is already the requested one").with_event(event)
     };
-    draft.push_step(step);
+    draft.steps.push(step);
 }
 
 /// Returns the second-highest revision; 0 if there are fewer than two.
@@ -101,7 +100,7 @@ mod tests {
     /// DEPLOYMENT-46.
     #[test]
     fn the_last_revision_needs_two_revisions() {
-        let mut only = DeploymentBuilder::new(3).with_set("c", 3, 3).with_current_template("c");
+        let mut only = DeploymentBuilder::new(3).with_new_set("c", 3, 3);
         only.annotations = json!({REVISION_ANNOTATION: "1", ROLLBACK_TO_ANNOTATION: "0"});
         assert_eq!(only.plan().event_messages(), ["Unable to find last revision."]);
         let mut twice = DeploymentBuilder::new(3)

@@ -10,14 +10,13 @@ use crate::{
     plan::OnFailure,
 };
 
-/// Plans the next step of a rollout: scales up the new ReplicaSet, or else scales down the old ones.
-///
-/// Upstream: `rolloutRolling`.
+/// Plans the next step of a rollout: scales up the new ReplicaSet, or else scales down the old ones. Upstream:
+/// `rolloutRolling`.
 pub fn plan_rolling_update(draft: &mut PlanDraft<'_>) {
     if draft.new_set_index.is_none() {
         create::plan_new_replica_set(draft);
     }
-    if draft.has_failure() {
+    if draft.failure.is_some() {
         return;
     }
     if !grow(draft) && !shrink(draft) && progress::is_rollout_complete(draft, &draft.status) {
@@ -29,13 +28,13 @@ pub fn plan_rolling_update(draft: &mut PlanDraft<'_>) {
 /// Scales the new ReplicaSet as far as maxSurge allows. Returns whether its size changes.
 fn grow(draft: &mut PlanDraft<'_>) -> bool {
     let Some(at) = draft.new_set_index else { return false };
-    let (limits, current) = (draft.rollout_limits(), draft.sets[at].replicas);
+    let (limits, current) = (draft.snapshot.rollout_limits, draft.sets[at].replicas);
     let (to, why) = if current > limits.replicas {
         (limits.replicas, "it has more replicas than wanted")
     } else {
         (limits.new_set_size(draft.total_replicas(), current), "maxSurge leaves room")
     };
-    scale::plan_resize(draft, at, to, WriteIfChanged::Size, OnFailure::EndSync, why)
+    scale::plan_resize(draft, at, to, why)
 }
 
 /// Scales down the old ReplicaSets as far as maxUnavailable allows, unavailable replicas first. Returns whether a size changes.
@@ -47,7 +46,7 @@ fn shrink(draft: &mut PlanDraft<'_>) -> bool {
     if active.is_empty() {
         return false;
     }
-    let min_available = draft.rollout_limits().min_available_pods();
+    let min_available = draft.snapshot.rollout_limits.min_available_pods();
     let new_unavailable = draft.new_set().map_or(0, |new| new.replicas - new.available_replicas_within_size());
     let mut budget = draft.total_replicas() - min_available - new_unavailable;
     if budget <= 0 {
@@ -56,7 +55,7 @@ fn shrink(draft: &mut PlanDraft<'_>) -> bool {
     let mut shrunk = false;
     let mut cut = |draft: &mut PlanDraft<'_>, at: usize, by: i64, why: &str| {
         let to = draft.sets[at].replicas - by;
-        shrunk |= scale::plan_resize(draft, at, to, WriteIfChanged::Size, OnFailure::SkipStepsWithSameOnFailure, why);
+        shrunk |= scale::plan_size(draft, at, to, WriteIfChanged::Size, OnFailure::SkipStepsWithSameOnFailure, why);
     };
     for &at in &active {
         let set = &draft.sets[at];
@@ -66,13 +65,9 @@ fn shrink(draft: &mut PlanDraft<'_>) -> bool {
             budget -= unhealthy;
         }
     }
-    let available_within_size = active
-        .iter()
-        .copied()
-        .chain(draft.new_set_index)
-        .map(|at| draft.sets[at].available_replicas_within_size())
-        .sum::<i64>();
-    let mut spare = available_within_size - min_available;
+    let indexes = active.iter().copied().chain(draft.new_set_index);
+    let available: i64 = indexes.map(|at| draft.sets[at].available_replicas_within_size()).sum();
+    let mut spare = available - min_available;
     for &at in &active {
         let by = draft.sets[at].replicas.min(spare);
         if by > 0 {
@@ -141,11 +136,7 @@ mod tests {
         let (name, body) = plan.created_set_name_and_body().unwrap();
         assert_eq!(body["spec"]["replicas"], 0);
         assert_eq!(plan.size_changes(), [to("bad", 4, 0)]);
-        let world = DeploymentBuilder::new(8)
-            .with_set("good", 6, 6)
-            .with_set("bad", 0, 0)
-            .with_set(&name, 0, 0)
-            .with_current_template(&name);
+        let world = DeploymentBuilder::new(8).with_set("good", 6, 6).with_set("bad", 0, 0).with_new_set(&name, 0, 0);
         assert_eq!(moves(&world), [to(&name, 0, 4)]);
     }
 
@@ -164,19 +155,14 @@ mod tests {
     #[test]
     fn surplus_available_pods_of_the_new_set_do_not_raise_the_budget() {
         // The new ReplicaSet was just scaled from 8 to 4: four of its eight available Pods are about to be deleted.
-        let world = DeploymentBuilder::new(8).with_set("old", 6, 6).with_set("new", 4, 8).with_current_template("new");
+        let world = DeploymentBuilder::new(8).with_set("old", 6, 6).with_new_set("new", 4, 8);
         assert_eq!(moves(&world), [to("old", 6, 2)]);
     }
 
     /// DEPLOYMENT-79.
     #[test]
     fn a_failed_scale_down_skips_the_others_and_fails_the_sync_after_the_status() {
-        let plan = DeploymentBuilder::new(8)
-            .with_set("a", 3, 3)
-            .with_set("b", 3, 3)
-            .with_set("new", 4, 4)
-            .with_current_template("new")
-            .plan();
+        let plan = DeploymentBuilder::new(8).with_set("a", 3, 3).with_set("b", 3, 3).with_new_set("new", 4, 4).plan();
         let cuts: Vec<OnFailure> = plan.steps.iter().map(|step| step.on_failure).collect();
         assert_eq!(
             cuts,

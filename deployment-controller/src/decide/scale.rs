@@ -29,10 +29,14 @@ pub fn size_annotations(limits: RolloutLimits) -> BTreeMap<String, String> {
     ])
 }
 
+/// Plans a change of a ReplicaSet's size. If the step fails, the sync ends. Returns whether the size changes.
+pub fn plan_resize(draft: &mut PlanDraft<'_>, at: usize, to: i64, why: &str) -> bool {
+    plan_size(draft, at, to, WriteIfChanged::Size, OnFailure::EndSync, why)
+}
+
 /// Plans a change of a ReplicaSet's size, with its annotations and its Event. Returns whether the size changes.
-///
 /// Upstream: `scaleReplicaSet`.
-pub fn plan_resize(
+pub fn plan_size(
     draft: &mut PlanDraft<'_>,
     at: usize,
     to: i64,
@@ -42,7 +46,7 @@ pub fn plan_resize(
 ) -> bool {
     let set = &draft.sets[at];
     let (from, name) = (set.replicas, set.name.clone());
-    let annotations = size_annotations(draft.rollout_limits());
+    let annotations = size_annotations(draft.snapshot.rollout_limits);
     let stale = annotations.iter().any(|(key, value)| set.annotation(key) != Some(value));
     if from == to && !(stale && write == WriteIfChanged::SizeOrAnnotations) {
         return false;
@@ -64,11 +68,10 @@ pub fn plan_resize(
     from != to
 }
 
-/// Whether `spec.replicas` has changed since the size of a ReplicaSet with Pods was last written.
-///
-/// Upstream: `isScalingEvent`.
+/// Whether `spec.replicas` has changed since the size of a ReplicaSet with Pods was last written. Upstream:
+/// `isScalingEvent`.
 pub fn has_desired_size_changed(draft: &PlanDraft<'_>) -> bool {
-    let wanted = draft.rollout_limits().replicas;
+    let wanted = draft.snapshot.rollout_limits.replicas;
     draft.sets.iter().any(|set| set.replicas > 0 && has_stale_desired_replicas(set, wanted))
 }
 
@@ -81,7 +84,7 @@ fn has_stale_desired_replicas(set: &DraftReplicaSet<'_>, wanted: i64) -> bool {
 /// If the only active ReplicaSet has the right size and stale annotations, only the annotations are written. Upstream's `scale`
 /// leaves the annotations stale, so that it treats every later sync as a scaling event.
 pub fn plan_scaling(draft: &mut PlanDraft<'_>) {
-    let wanted = draft.rollout_limits().replicas;
+    let wanted = draft.snapshot.rollout_limits.replicas;
     let active: Vec<usize> = (0..draft.sets.len()).filter(|at| draft.sets[*at].replicas > 0).collect();
     if active.len() <= 1 {
         let latest = || draft.new_set_index.or_else(|| draft.old_set_indexes().last().copied());
@@ -91,14 +94,7 @@ pub fn plan_scaling(draft: &mut PlanDraft<'_>) {
     }
     if draft.new_set().is_some_and(|new| is_saturated(new, wanted)) {
         for at in draft.old_set_indexes().into_iter().rev().filter(|at| active.contains(at)) {
-            plan_resize(
-                draft,
-                at,
-                0,
-                WriteIfChanged::Size,
-                OnFailure::EndSync,
-                "the newest ReplicaSet has all replicas",
-            );
+            plan_resize(draft, at, 0, "the newest ReplicaSet has all replicas");
         }
         return;
     }
@@ -106,14 +102,14 @@ pub fn plan_scaling(draft: &mut PlanDraft<'_>) {
         StrategyType::RollingUpdate => {
             for (at, size) in proportional::proportional_sizes(draft, &active) {
                 let why = "the Deployment was scaled during a rollout: each ReplicaSet gets its share";
-                plan_resize(draft, at, size, WriteIfChanged::SizeOrAnnotations, OnFailure::EndSync, why);
+                plan_size(draft, at, size, WriteIfChanged::SizeOrAnnotations, OnFailure::EndSync, why);
             }
         }
         StrategyType::Recreate if !draft.spec().paused => {
             for at in active {
                 let size = draft.sets[at].replicas;
                 let why = "the Deployment was scaled; the rollout changes the sizes afterwards";
-                plan_resize(draft, at, size, WriteIfChanged::SizeOrAnnotations, OnFailure::EndSync, why);
+                plan_size(draft, at, size, WriteIfChanged::SizeOrAnnotations, OnFailure::EndSync, why);
             }
         }
         StrategyType::Recreate | StrategyType::Other(_) => {}
@@ -121,13 +117,13 @@ pub fn plan_scaling(draft: &mut PlanDraft<'_>) {
 }
 
 fn scale_one(draft: &mut PlanDraft<'_>, at: usize) {
-    let wanted = draft.rollout_limits().replicas;
+    let wanted = draft.snapshot.rollout_limits.replicas;
     let write = if has_stale_desired_replicas(&draft.sets[at], wanted) {
         WriteIfChanged::SizeOrAnnotations
     } else {
         WriteIfChanged::Size
     };
-    plan_resize(draft, at, wanted, write, OnFailure::EndSync, "the Deployment was scaled");
+    plan_size(draft, at, wanted, write, OnFailure::EndSync, "the Deployment was scaled");
 }
 
 fn is_saturated(set: &DraftReplicaSet<'_>, wanted: i64) -> bool {
@@ -149,7 +145,7 @@ mod tests {
     /// DEPLOYMENT-26, DEPLOYMENT-41, DEPLOYMENT-53.
     #[test]
     fn the_only_set_with_pods_gets_all_replicas() {
-        let world = desired(DeploymentBuilder::new(6).with_set("a", 4, 4).with_current_template("a"), "4", "5");
+        let world = desired(DeploymentBuilder::new(6).with_new_set("a", 4, 4), "4", "5");
         let plan = world.plan();
         assert_eq!(plan.size_changes(), [("a".to_owned(), 4, 6)]);
         assert_eq!(plan.event_messages(), ["Scaled up replica set a from 4 to 6"]);
@@ -186,12 +182,12 @@ mod tests {
     #[test]
     fn stale_annotations_alone_are_written_once() {
         // A user has scaled the ReplicaSet to the desired size. Upstream would treat every later sync as a scaling event.
-        let world = desired(DeploymentBuilder::new(4).with_set("a", 4, 4).with_current_template("a"), "9", "12");
+        let world = desired(DeploymentBuilder::new(4).with_new_set("a", 4, 4), "9", "12");
         let plan = world.plan();
         assert_eq!((plan.size_changes(), plan.event_messages()), (vec![], vec![]));
         assert_eq!(plan.annotations_of_set("a").get(DESIRED_REPLICAS_ANNOTATION).unwrap(), "4");
         // An annotation that is not a number causes neither a scaling event nor a write.
-        let world = desired(DeploymentBuilder::new(4).with_set("a", 4, 4).with_current_template("a"), "+9", "12");
+        let world = desired(DeploymentBuilder::new(4).with_new_set("a", 4, 4), "+9", "12");
         assert!(world.plan().changes_of_set("a").is_empty());
     }
 
@@ -200,8 +196,7 @@ mod tests {
     fn a_saturated_new_set_scales_others_to_zero_newest_first() {
         let world = desired(DeploymentBuilder::new(4).with_set("a", 1, 1), "9", "9")
             .with_set("b", 2, 2)
-            .with_set("c", 4, 4)
-            .with_current_template("c");
+            .with_new_set("c", 4, 4);
         assert_eq!(world.plan().size_changes(), [("b".to_owned(), 2, 0), ("a".to_owned(), 1, 0)]);
     }
 
@@ -224,11 +219,9 @@ mod tests {
     /// DEPLOYMENT-40.
     #[test]
     fn no_scaling_event_for_sets_without_pods_or_without_the_annotation() {
-        let world = desired(DeploymentBuilder::new(4).with_set("a", 0, 0), "9", "9")
-            .with_set("b", 4, 4)
-            .with_current_template("b");
+        let world = desired(DeploymentBuilder::new(4).with_set("a", 0, 0), "9", "9").with_new_set("b", 4, 4);
         assert!(world.plan().changes_of_set("a").is_empty());
-        let mut world = DeploymentBuilder::new(4).with_set("a", 4, 4).with_current_template("a");
+        let mut world = DeploymentBuilder::new(4).with_new_set("a", 4, 4);
         world.sets[0]["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "1"});
         assert!(world.plan().changes_of_set("a").is_empty());
     }

@@ -27,7 +27,7 @@ pub fn calculate_status(draft: &PlanDraft<'_>) -> DeploymentStatus {
         collision_count: draft.status.collision_count,
         conditions: draft.status.conditions.clone(),
     };
-    let enough = available >= draft.rollout_limits().min_available_pods();
+    let enough = available >= draft.snapshot.rollout_limits.min_available_pods();
     conditions::set_condition(&mut status, conditions::available_condition(enough, draft.snapshot.now));
     status
 }
@@ -64,7 +64,7 @@ mod tests {
     /// DEPLOYMENT-53, DEPLOYMENT-55.
     #[test]
     fn counts_are_sums_over_all_sets() {
-        let mut world = DeploymentBuilder::new(4).with_set("a", 3, 2).with_set("b", 2, 1).with_current_template("b");
+        let mut world = DeploymentBuilder::new(4).with_set("a", 3, 2).with_new_set("b", 2, 1);
         world.sets[0]["status"]["readyReplicas"] = json!(3);
         world.sets[1]["status"]["terminatingReplicas"] = json!(2);
         let snapshot = world.snapshot();
@@ -78,7 +78,7 @@ mod tests {
     /// DEPLOYMENT-53.
     #[test]
     fn unavailable_is_never_below_zero() {
-        let snapshot = DeploymentBuilder::new(2).with_set("a", 2, 5).with_current_template("a").snapshot();
+        let snapshot = DeploymentBuilder::new(2).with_new_set("a", 2, 5).snapshot();
         assert_eq!(calculate_status(&PlanDraft::new(&snapshot)).unavailable_replicas, 0);
     }
 
@@ -88,7 +88,7 @@ mod tests {
         for (observed, value, want) in
             [(0, json!(null), Some(0)), (1, json!(null), None), (1, json!(3), Some(3)), (0, json!(1), Some(1))]
         {
-            let mut world = DeploymentBuilder::new(2).with_set("a", 2, 2).with_current_template("a");
+            let mut world = DeploymentBuilder::new(2).with_new_set("a", 2, 2);
             world.sets[0]["status"]["observedGeneration"] = json!(observed);
             world.sets[0]["status"]["terminatingReplicas"] = value;
             let mut snapshot = world.snapshot();
@@ -101,7 +101,7 @@ mod tests {
     /// DEPLOYMENT-75.
     #[test]
     fn a_count_that_the_server_drops_does_not_cause_a_write() {
-        let mut world = DeploymentBuilder::new(2).with_set("a", 2, 2).with_current_template("a");
+        let mut world = DeploymentBuilder::new(2).with_new_set("a", 2, 2);
         world.sets[0]["status"]["terminatingReplicas"] = json!(1);
         let mut snapshot = world.snapshot();
         snapshot.terminating_replicas_support = TerminatingReplicasSupport::DroppedByServer;
@@ -117,7 +117,7 @@ mod tests {
     /// DEPLOYMENT-55.
     #[test]
     fn the_available_condition_has_its_own_times() {
-        let world = DeploymentBuilder::new(4).with_set("a", 4, 2).with_current_template("a");
+        let world = DeploymentBuilder::new(4).with_new_set("a", 4, 2);
         let plan = world.plan();
         let condition = plan.last_written_status().conditions.into_iter().find(|c| c.kind == AVAILABLE).unwrap();
         assert_eq!((&*condition.reason, &*condition.status), (MINIMUM_REPLICAS_UNAVAILABLE, "False"));
@@ -127,7 +127,7 @@ mod tests {
     /// DEPLOYMENT-56.
     #[test]
     fn a_deployment_that_is_being_deleted_gets_only_a_status() {
-        let mut world = DeploymentBuilder::new(4).with_set("a", 2, 1).with_set("b", 2, 2).with_current_template("b");
+        let mut world = DeploymentBuilder::new(4).with_set("a", 2, 1).with_new_set("b", 2, 2);
         world.is_deleting = true;
         let plan = world.plan();
         assert_eq!(

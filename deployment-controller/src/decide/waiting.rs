@@ -14,11 +14,11 @@ use crate::{
 /// Sums the counts in the statuses of the ReplicaSets.
 pub(super) fn pod_counts(draft: &PlanDraft<'_>) -> PodCounts {
     PodCounts {
-        rollout_limits: draft.rollout_limits(),
-        updated_pod_count: draft.new_set().map_or(0, DraftReplicaSet::status_replicas),
-        old_pod_count: draft.old_sets().map(DraftReplicaSet::status_replicas).sum(),
-        ready_pod_count: draft.sets.iter().map(|set| i64::from(set.status().ready_replicas)).sum(),
-        available_pod_count: draft.sets.iter().map(DraftReplicaSet::available_replicas).sum(),
+        limits: draft.snapshot.rollout_limits,
+        updated: draft.new_set().map_or(0, DraftReplicaSet::status_replicas),
+        old: draft.old_sets().map(DraftReplicaSet::status_replicas).sum(),
+        ready: draft.sets.iter().map(|set| i64::from(set.status().ready_replicas)).sum(),
+        available: draft.sets.iter().map(DraftReplicaSet::available_replicas).sum(),
     }
 }
 
@@ -33,13 +33,11 @@ pub(super) fn wait_reasons(draft: &PlanDraft<'_>) -> Vec<WaitReason> {
     if draft.spec().paused {
         out.push(WaitReason::Paused { is_rollout_pending: pending });
     }
-    if let Some(condition) =
-        conditions::find_progressing_condition(&draft.status).filter(|c| c.reason == PROGRESS_DEADLINE_EXCEEDED)
-    {
+    let progressing = conditions::find_progressing_condition(&draft.status);
+    if let Some(condition) = progressing.filter(|condition| condition.reason == PROGRESS_DEADLINE_EXCEEDED) {
         let since = condition.last_transition_time.unwrap_or(draft.snapshot.now);
-        out.push(WaitReason::DeadlineExceeded {
-            seconds_since_report: draft.snapshot.now.duration_since(since).as_secs(),
-        });
+        let seconds_since_report = draft.snapshot.now.duration_since(since).as_secs();
+        out.push(WaitReason::DeadlineExceeded { seconds_since_report });
     }
     if let Some(new) = draft.new_set().filter(|new| new.cached.is_some_and(|source| source.metadata.is_deleting())) {
         out.push(WaitReason::NewReplicaSetDeleting(Arc::clone(&new.name)));
@@ -56,10 +54,8 @@ pub(super) fn wait_reasons(draft: &PlanDraft<'_>) -> Vec<WaitReason> {
                 out.push(WaitReason::OldPodsUnfinished { set: Arc::clone(&set.name), count });
             }
         } else if set.status_replicas() > set.replicas {
-            out.push(WaitReason::SurplusPods {
-                set: Arc::clone(&set.name),
-                count: set.status_replicas() - set.replicas,
-            });
+            let count = set.status_replicas() - set.replicas;
+            out.push(WaitReason::SurplusPods { set: Arc::clone(&set.name), count });
         }
     }
     let Some(new) = draft.new_set() else { return out };
@@ -69,8 +65,8 @@ pub(super) fn wait_reasons(draft: &PlanDraft<'_>) -> Vec<WaitReason> {
     }
     let count = new.replicas - new.available_replicas_within_size();
     if count > 0 {
-        let available = draft.sets.iter().map(DraftReplicaSet::available_replicas).sum();
-        out.push(WaitReason::PodsNotAvailable { count, available_pods: available, limits: draft.rollout_limits() });
+        let available_pods = draft.sets.iter().map(DraftReplicaSet::available_replicas).sum();
+        out.push(WaitReason::PodsNotAvailable { count, available_pods, limits: draft.snapshot.rollout_limits });
     }
     out
 }
@@ -89,14 +85,14 @@ mod tests {
     /// DEPLOYMENT-73.
     #[test]
     fn waiting_for_pods_names_their_number() {
-        let world = DeploymentBuilder::new(10).with_set("old", 9, 9).with_set("new", 4, 1).with_current_template("new");
+        let world = DeploymentBuilder::new(10).with_set("old", 9, 9).with_new_set("new", 4, 1);
         let explanation = world.explain();
         assert_eq!(
             explanation.situation,
             "10 desired, 4 updated, 9 old, 10 ready, 10 available; at most 13 (maxSurge 3), at least 8 available (maxUnavailable 2)"
         );
         assert_eq!(explanation.actions[0], "scale ReplicaSet old: from 9 to 7, enough others are available");
-        let world = DeploymentBuilder::new(10).with_set("old", 8, 8).with_set("new", 5, 0).with_current_template("new");
+        let world = DeploymentBuilder::new(10).with_set("old", 8, 8).with_new_set("new", 5, 0);
         assert_eq!(
             waiting(&world),
             ["5 new Pods are not available yet (minimum available 8, 8 available now; maxUnavailable 2)"]
@@ -106,8 +102,7 @@ mod tests {
     /// DEPLOYMENT-73.
     #[test]
     fn every_problem_is_named() {
-        let mut world =
-            DeploymentBuilder::new(4).with_set("old", 3, 3).with_set("new", 2, 0).with_current_template("new");
+        let mut world = DeploymentBuilder::new(4).with_set("old", 3, 3).with_new_set("new", 2, 0);
         world.apply_until_settled();
         world = world.with_condition(PROGRESSING, PROGRESS_DEADLINE_EXCEEDED);
         world.now += SignedDuration::from_secs(40);
@@ -130,7 +125,7 @@ mod tests {
     /// DEPLOYMENT-73.
     #[test]
     fn a_pause_is_named_and_a_settled_deployment_has_nothing_to_wait_for() {
-        let mut world = DeploymentBuilder::new(3).with_set("a", 3, 3).with_current_template("a").with_complete_status();
+        let mut world = DeploymentBuilder::new(3).with_new_set("a", 3, 3).with_complete_status();
         assert_eq!(waiting(&world), Vec::<String>::new());
         world.spec["paused"] = json!(true);
         assert_eq!(waiting(&world), ["paused"]);
@@ -141,7 +136,7 @@ mod tests {
     /// DEPLOYMENT-39.
     #[test]
     fn an_unknown_strategy_fails_with_a_one_line_error() {
-        let mut world = DeploymentBuilder::new(3).with_set("a", 3, 3).with_current_template("a").with_complete_status();
+        let mut world = DeploymentBuilder::new(3).with_new_set("a", 3, 3).with_complete_status();
         world.spec["strategy"] = json!({"type": "BlueGreen"});
         assert_eq!(waiting(&world), ["unexpected deployment strategy type: BlueGreen"]);
     }

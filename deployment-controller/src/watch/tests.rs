@@ -1,4 +1,3 @@
-use common::{clock::Clock, queue::BackoffSettings};
 use serde_json::{Value, json};
 
 use super::*;
@@ -19,6 +18,7 @@ fn watch(world: &DeploymentBuilder) -> EventHandlers {
         debounce_period_per_100_pods: BATCH,
         deployments_with_listed_sets: Mutex::default(),
         refused_releases: Mutex::default(),
+        pod_informers: Mutex::default(),
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use common::{
     app::{LeadershipMode, RunningLoops, StartParameters, start_loops},
-    leader,
     metrics::Metrics,
+    process::leader,
 };
 use sandbox::{Action, Backup, Rule};
 use serde_json::json;

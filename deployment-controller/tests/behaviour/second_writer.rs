@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::{
     app::{LeadershipMode, StartParameters, start_loops},
-    leader,
+    process::leader,
     settings::OperatorSettings,
 };
 use sandbox::Sandbox;

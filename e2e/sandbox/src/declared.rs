@@ -31,7 +31,7 @@ where
     let mut found = unknown_fields::<P, T>();
     let (resource, group, version) = (P::RESOURCE, T::GROUP, T::VERSION);
     let declared = (group, version, T::URL_PATH_SEGMENT, T::KIND, T::Scope::NAMESPACED);
-    let named = (resource.group, resource.version, resource.plural, resource.kind, resource.is_namespaced);
+    let named = (resource.group(), resource.version(), resource.plural(), resource.kind(), resource.is_namespaced());
     if named != declared {
         found.push(format!("it is of {named:?}, and the API declares {declared:?}"));
     }

@@ -116,7 +116,9 @@ impl Guards {
             let known = recorded.get(path).unwrap_or(&nothing);
             for (counted, number) in numbers {
                 match known.get(counted) {
-                    None => comparison.worse.push(format!("{path}: {number} {counted}, which the table does not have")),
+                    None => comparison.worse.push(format!(
+                        "{path}: {number} {counted}, which the table does not have; {RENEW}=1 adds the number"
+                    )),
                     // More than 5 % apart, in whole numbers.
                     Some(old) if u128::from(*number) * 100 > u128::from(*old) * 105 => {
                         comparison.worse.push(format!("{path}: {number} {counted}, recorded are {old}"));
@@ -223,7 +225,8 @@ mod tests {
     fn unknown_and_missing_paths_fail() {
         let mut more = guards(100, 3);
         more.add("new", "bytes", 1);
-        assert_eq!(more.compare(TABLE).unwrap().worse, ["a/new: 1 bytes, which the table does not have"]);
+        let missing = format!("a/new: 1 bytes, which the table does not have; {RENEW}=1 adds the number");
+        assert_eq!(more.compare(TABLE).unwrap().worse, [missing]);
         let nothing = |unmeasured| Guards::new("b", unmeasured).compare(TABLE).unwrap();
         assert_eq!(nothing(Unmeasured::Fails).worse, ["b/z: requests recorded but not measured"]);
         assert_eq!(nothing(Unmeasured::IsZero).better, ["b/z: requests recorded but not seen any more"]);

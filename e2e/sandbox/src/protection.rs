@@ -35,19 +35,10 @@ use crate::nodes::{
     request::{insist, is_transient},
 };
 
-const fn core(plural: &'static str, kind: &'static str, namespaced: bool) -> Resource {
-    Resource { group: "", version: "v1", plural, kind, is_namespaced: namespaced }
-}
-
-const CLAIMS: Resource = core("persistentvolumeclaims", "PersistentVolumeClaim", true);
-const VOLUMES: Resource = core("persistentvolumes", "PersistentVolume", false);
-const CLASSES: Resource = Resource {
-    group: "storage.k8s.io",
-    version: "v1",
-    plural: "volumeattributesclasses",
-    kind: "VolumeAttributesClass",
-    is_namespaced: false,
-};
+const CLAIMS: Resource = Resource::namespaced("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
+const VOLUMES: Resource = Resource::cluster_scoped("", "v1", "persistentvolumes", "PersistentVolume");
+const CLASSES: Resource =
+    Resource::cluster_scoped("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass");
 
 /// The pause before what is still in use is looked at again.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -124,7 +115,7 @@ async fn run(client: kube::Client, clock: Clock) {
     let api = Api::new(client, clock.clone(), gate, "storage-protection");
     // An API server before 1.34 does not serve the last kind.
     let served = insist(&api, || api.read_path("/apis/storage.k8s.io/v1", "application/json")).await;
-    let has_classes = served.is_ok_and(|list| names_resource(&list, CLASSES.plural));
+    let has_classes = served.is_ok_and(|list| names_resource(&list, CLASSES.plural()));
     let (sender, mut events) = mpsc::unbounded_channel();
     let kinds = Kind::ALL.into_iter().filter(|kind| *kind != Kind::AttributesClass || has_classes);
     let watch = |kind: Kind| {
@@ -200,7 +191,7 @@ impl Round<'_> {
     /// Takes the finalizer away, unless the object is in use.
     async fn release(&mut self, Terminating { kind, key }: &Terminating) -> Result<Released, Error> {
         let target = RequestTarget::object(kind.resource(), &key.namespace, &key.name);
-        let object: Value = match self.api.get(target).await {
+        let object: Value = match self.api.get(target.clone()).await {
             Ok(answer) => serde_json::from_slice(&answer)?,
             Err(error) if error.is_not_found() => return Ok(Released::Yes),
             Err(error) => return Err(error),
@@ -253,7 +244,7 @@ async fn list(api: &Api, resource: Resource, namespace: &str) -> Result<Vec<Valu
     struct List {
         items: Vec<Value>,
     }
-    let list: List = serde_json::from_slice(&api.list(resource, namespace, "").await?)?;
+    let list: List = serde_json::from_slice(&api.list(&resource, namespace, "").await?)?;
     Ok(list.items)
 }
 

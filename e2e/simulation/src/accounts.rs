@@ -102,9 +102,9 @@ impl Accounts {
         let at = open.iter().position(|open| open.account.is_same_account(account))?;
         let Open { account, left } = open.swap_remove(at);
         let left = |action: &Action| left.get(action).map_or(0, |left| left.requests);
-        let of_writes = account.sent_actions(|action| action.is_write && action.resource.plural != "events");
+        let of_writes = account.sent_actions(|action| action.is_write && action.resource.plural() != "events");
         let (action, sent) = of_writes.into_iter().find(|(action, sent)| left(action) != *sent)?;
-        let (what, left) = (format!("{} {} {}", action.method, action.resource.plural, action.name), left(&action));
+        let (what, left) = (format!("{} {} {}", action.method, action.resource.plural(), action.name), left(&action));
         Some(format!("{what}: the account has it {sent} times, and it was sent {left} times"))
     }
 }
@@ -128,7 +128,7 @@ impl<'a> Written<'a> {
         let Some(object) = self.asked.object() else { return false };
         let (method, resource) = (self.asked.method.as_str(), &action.resource);
         let is_there = action.method == method
-            && resource.plural == object.plural
+            && resource.plural() == object.plural
             && *action.namespace == *object.namespace
             && action.subresource == object.subresource;
         let Some(created) = &self.created else { return is_there && *action.name == *object.name };
@@ -140,7 +140,7 @@ impl<'a> Written<'a> {
         let namespace = text(created, "/metadata/namespace");
         is_there
             && is_named
-            && text(created, "/kind") == resource.kind
+            && text(created, "/kind") == resource.kind()
             && text(created, "/apiVersion") == resource.api_version()
             && (namespace.is_empty() || *action.namespace == *namespace)
     }
@@ -179,7 +179,6 @@ impl SyncCallbacks for Observer {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
 
     use common::{
         io::{self, Io, Request, RequestBody, Requeue},
@@ -191,11 +190,11 @@ mod tests {
     use crate::perturbation::Perturbation;
     use sandbox::Sandbox;
 
-    const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
+    const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 
     /// The account of a sync that sends these requests, one after the other.
     fn forecast(requests: Vec<Request>) -> RequestAccount {
-        let sync = async |io: Io<'_, Infallible>| {
+        let sync = async |io: Io<'_, ()>| {
             for request in requests {
                 let _ = io.send(request).await;
             }

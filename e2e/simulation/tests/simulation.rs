@@ -343,8 +343,8 @@ fn who_names_no_version_replaces_a_job_that_has_ended_meanwhile() {
 
 #[test]
 fn who_names_no_version_writes_slices_that_another_manager_has_got() {
-    // The watch is held once it has shown the first writes of the step, so that the next one is made on an old view.
-    let taken = "hold:endpointslice-controller/endpointslices@61+30s,interfere:take-slice@step6";
+    // The watch is held from the write at which the slice is taken, so that the next write is made on an old view.
+    let taken = "hold:endpointslice-controller/endpointslices@68+30s,interfere:take-slice@68";
     assert_noticed("endpointslice/pods-come-and-go", taken, Safeguard::Version, "foreign-slices-stay");
 }
 

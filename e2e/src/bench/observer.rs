@@ -76,8 +76,8 @@ struct Dependent {
 struct State {
     /// Only objects in namespaces with this prefix count, and all Nodes.
     prefix: String,
-    /// The number of objects by plural name.
-    counts: BTreeMap<&'static str, usize>,
+    /// The number of objects of each resource.
+    counts: BTreeMap<Resource, usize>,
     /// Objects that are not as their specs ask for.
     unsettled: BTreeMap<Uid, String>,
     /// Generations that the bench has written. An object is not settled before its watch shows its generation.
@@ -120,7 +120,7 @@ impl Observer {
         let state = Arc::new(Mutex::new(State { prefix: prefix.to_owned(), ..State::default() }));
         let mut objects = Vec::new();
         for resource in KINDS {
-            let config = InformerConfig { resource: Some(resource), ..InformerConfig::default() };
+            let config = InformerConfig { resource: Some(resource.clone()), ..InformerConfig::default() };
             objects.push(Informer::start(api.clone(), config, vec![object_handler(&state, resource, clock.clone())]));
         }
         let slices = Informer::start(api, InformerConfig::default(), vec![slice_handler(&state, clock)]);
@@ -133,8 +133,8 @@ impl Observer {
 
     /// Records an object that the bench has written. It is not settled before the watch shows this state or a later one.
     /// Objects of other kinds are ignored.
-    pub(super) fn expect(&self, resource: Resource, answer: &Value) {
-        if !KINDS.iter().any(|kind| kind.plural == resource.plural) {
+    pub(super) fn expect(&self, resource: &Resource, answer: &Value) {
+        if !KINDS.iter().any(|kind| kind.plural() == resource.plural()) {
             return;
         }
         let (Some(uid), Some(generation)) =
@@ -154,13 +154,13 @@ impl Observer {
 
     /// The number of objects of a kind.
     pub(super) fn count(&self, resource: Resource) -> usize {
-        self.state.lock().counts.get(resource.plural).copied().unwrap_or(0)
+        self.state.lock().counts.get(&resource).copied().unwrap_or(0)
     }
 
     /// Whether only the Nodes are left.
     pub(super) fn is_empty(&self) -> bool {
         let state = self.state.lock();
-        let nothing = state.counts.iter().all(|(plural, count)| *count == 0 || *plural == resources::NODES.plural);
+        let nothing = state.counts.iter().all(|(resource, count)| *count == 0 || *resource == resources::NODES);
         nothing && state.served.is_empty()
     }
 
@@ -197,7 +197,8 @@ impl Observer {
     /// The missing conditions, in a few words.
     pub(super) fn describe(&self) -> String {
         let state = self.state.lock();
-        let counts: Vec<String> = state.counts.iter().map(|(plural, count)| format!("{count} {plural}")).collect();
+        let counts: Vec<String> =
+            state.counts.iter().map(|(resource, count)| format!("{count} {}", resource.plural())).collect();
         let some: Vec<&str> = state.unsettled.values().take(3).map(String::as_str).collect();
         format!(
             "{}; {} objects are not settled ({}), {} Pods are terminating; slices: {}",
@@ -220,10 +221,10 @@ fn object_handler(state: &Arc<Mutex<State>>, resource: Resource, clock: Clock) -
             CacheEvent::Unreadable(_) => return,
         };
         let mut state = state.lock();
-        if resource.is_namespaced && !event.meta().namespace.starts_with(&*state.prefix) {
+        if resource.is_namespaced() && !event.meta().namespace.starts_with(&*state.prefix) {
             return;
         }
-        state.object(resource, old, new, &clock);
+        state.object(&resource, old, new, &clock);
     })
 }
 
@@ -232,7 +233,7 @@ fn slice_handler(state: &Arc<Mutex<State>>, clock: Clock) -> CacheEventHandler<s
     Box::new(move |event, _| {
         let mut state = state.lock();
         if event.meta().namespace.starts_with(&*state.prefix) {
-            let count = state.counts.entry(resources::ENDPOINT_SLICES.plural).or_default();
+            let count = state.counts.entry(resources::ENDPOINT_SLICES).or_default();
             match event {
                 CacheEvent::Added(_) => *count += 1,
                 CacheEvent::Deleted(_) => *count = count.saturating_sub(1),
@@ -251,10 +252,10 @@ impl State {
         }
     }
 
-    fn object(&mut self, resource: Resource, old: Option<&Watched>, new: Option<&Watched>, clock: &Clock) {
+    fn object(&mut self, resource: &Resource, old: Option<&Watched>, new: Option<&Watched>, clock: &Clock) {
         let Some(any) = new.or(old) else { return };
         let now = clock.monotonic_now();
-        let count = self.counts.entry(resource.plural).or_default();
+        let count = self.counts.entry(resource.clone()).or_default();
         match (old, new) {
             (None, Some(_)) => *count += 1,
             (Some(_), None) => *count = count.saturating_sub(1),
@@ -262,7 +263,7 @@ impl State {
         }
         self.settle(resource, any, new);
         self.dependent(any, new, now);
-        match resource.kind {
+        match resource.kind() {
             "Pod" => self.pod(old, new, now),
             "Node" => self.node(any, new, now),
             "Job" => self.job(any, old, new, clock),
@@ -274,7 +275,7 @@ impl State {
     }
 
     /// Whether an object is as its spec asks for.
-    fn settle(&mut self, resource: Resource, any: &Watched, new: Option<&Watched>) {
+    fn settle(&mut self, resource: &Resource, any: &Watched, new: Option<&Watched>) {
         let meta = &any.metadata;
         let Some(new) = new else {
             self.unsettled.remove(&meta.uid);
@@ -282,15 +283,15 @@ impl State {
             self.generations.remove(&meta.uid);
             return;
         };
-        if matches!(resource.kind, "Pod" | "Node") {
+        if matches!(resource.kind(), "Pod" | "Node") {
             return;
         }
         self.generations.insert(meta.uid.clone(), meta.generation);
         let is_expected = self.expected.get(&meta.uid).is_none_or(|wanted| meta.generation >= *wanted);
-        if is_expected && new.is_settled(resource.kind) {
+        if is_expected && new.is_settled(resource.kind()) {
             self.unsettled.remove(&meta.uid);
         } else {
-            self.unsettled.insert(meta.uid.clone(), format!("{} {}", resource.kind, meta.name));
+            self.unsettled.insert(meta.uid.clone(), format!("{} {}", resource.kind(), meta.name));
         }
     }
 

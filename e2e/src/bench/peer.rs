@@ -41,7 +41,7 @@ pub(super) fn launch(
         format!("https://127.0.0.1:{port}").parse().map_err(|_| Error::Metrics("no URL".to_owned()))?;
     let mut config = kube::Config::new(uri);
     config.root_cert = Some(vec![certificate.cert.der().to_vec()]);
-    let client = common::client::build_client(&config).map_err(|e| Error::Metrics(e.to_string()))?;
+    let client = common::process::client::build_client(&config).map_err(|e| Error::Metrics(e.to_string()))?;
     Ok((launch, client))
 }
 

@@ -327,7 +327,7 @@ impl<'a> Stage<'a> {
     ) -> Result<(), Error> {
         let started = self.cluster.clock().monotonic_now();
         loop {
-            let count = self.count(resource).await?;
+            let count = self.count(&resource).await?;
             if wanted(count) {
                 return Ok(());
             }
@@ -339,11 +339,11 @@ impl<'a> Stage<'a> {
     pub(super) async fn until_absent(&mut self, resource: Resource, name: &str) -> Result<(), Error> {
         let started = self.cluster.clock().monotonic_now();
         loop {
-            match self.client.get(resource, &self.namespace, name).await {
+            match self.client.get(resource.clone(), &self.namespace, name).await {
                 Err(refused) if refused.code == 404 => return Ok(()),
                 answer => drop(answer?),
             }
-            self.wait(started, || format!("{} {name} is still there", resource.kind)).await?;
+            self.wait(started, || format!("{} {name} is still there", resource.kind())).await?;
         }
     }
 
@@ -426,22 +426,24 @@ impl<'a> Stage<'a> {
     /// Creates objects in the namespace by concurrent requests.
     pub(super) async fn create_all(
         &self,
-        resource: Resource,
+        resource: &Resource,
         objects: impl Iterator<Item = Value>,
     ) -> Result<(), Error> {
-        let create = |object| async move { self.client.create(resource, &self.namespace, &object).await.map(drop) };
+        let create =
+            |object| async move { self.client.create(resource.clone(), &self.namespace, &object).await.map(drop) };
         stream::iter(objects.map(create)).buffer_unordered(AT_ONCE).try_collect::<()>().await.map_err(Error::from)
     }
 
     /// Deletes objects of the namespace by concurrent requests. The garbage collector deletes their dependents.
     pub(super) async fn delete_all(
         &self,
-        resource: Resource,
+        resource: &Resource,
         names: impl Iterator<Item = String>,
     ) -> Result<(), Error> {
         let options = &json!({"propagationPolicy": "Background"});
-        let delete =
-            |name: String| async move { self.client.delete(resource, &self.namespace, &name, options).await.map(drop) };
+        let delete = |name: String| async move {
+            self.client.delete(resource.clone(), &self.namespace, &name, options).await.map(drop)
+        };
         stream::iter(names.map(delete)).buffer_unordered(AT_ONCE).try_collect::<()>().await.map_err(Error::from)
     }
 
@@ -455,11 +457,11 @@ impl<'a> Stage<'a> {
     ) -> Result<(), Error> {
         let started = self.cluster.clock().monotonic_now();
         loop {
-            let object = self.client.get(resource, &self.namespace, name).await?;
+            let object = self.client.get(resource.clone(), &self.namespace, name).await?;
             if wanted(&object) {
                 return Ok(());
             }
-            self.wait(started, || format!("{} {name} is not {what}: {}", resource.kind, object["status"])).await?;
+            self.wait(started, || format!("{} {name} is not {what}: {}", resource.kind(), object["status"])).await?;
         }
     }
 
@@ -478,7 +480,7 @@ impl<'a> Stage<'a> {
         PATIENCE * (1 + self.pods / 1000)
     }
 
-    async fn count(&self, resource: Resource) -> Result<u32, Error> {
+    async fn count(&self, resource: &Resource) -> Result<u32, Error> {
         if let Some(sandbox) = self.cluster.sandbox() {
             return Ok(u32::try_from(sandbox.count(&resource.to_string())).unwrap_or(u32::MAX));
         }

@@ -4,7 +4,7 @@ use std::{fs, io};
 
 use kubectl_nonet::controllers::{ALL, Controller};
 
-use super::{File, MARK, by_name, fill_each, join, root};
+use super::{File, MARK, by_name, by_port, fill_each, join, overlays, root};
 
 /// The suites that wait longest. They start first, and all others follow in the order of their names.
 const LONGEST_FIRST: [&str; 10] = [
@@ -42,6 +42,13 @@ pub(super) fn files() -> io::Result<Vec<File>> {
         replace_after(&read("README.md")?, "| binary | the control loops that it replaces |\n| --- | --- |\n", &rows)?;
     let pages = fill_each("- [NAME](behaviour/NAME.md)\n", ALL);
     let summary = replace_after(&read("docs/SUMMARY.md")?, "- [Every controller](behaviour/common.md)\n", &pages)?;
+    let operating = replace_after(
+        &read("docs/operating.md")?,
+        "| port | static Pod |\n| --- | --- |\n",
+        &fill_each("| PORT | NAME |\n", by_port()),
+    )?;
+    let flag = overlays::controllers_without_loops_of_nonet();
+    let operating = replace_between(&operating, "the flag is\n   `--controllers=", "`", &flag)?;
     let file = |path: &str, text: String| File { path: path.to_owned(), text };
     Ok(vec![
         file("e2e/Cargo.toml", e2e),
@@ -50,6 +57,7 @@ pub(super) fn files() -> io::Result<Vec<File>> {
         file("e2e/tests/suites.rs", program_of_all_suites(&suites)),
         file("README.md", readme),
         file("docs/SUMMARY.md", summary),
+        file("docs/operating.md", operating),
     ])
 }
 
@@ -85,6 +93,13 @@ fn replace_after(text: &str, head: &str, rows: &str) -> io::Result<String> {
     let (before, rest) = text.split_once(head).ok_or_else(|| io::Error::other(format!("no {head:?}")))?;
     let (_, after) = rest.split_once("\n\n").ok_or_else(|| io::Error::other(format!("no end behind {head:?}")))?;
     Ok(format!("{before}{head}{rows}\n{after}"))
+}
+
+/// Replaces the text between `head` and the next `end`.
+fn replace_between(text: &str, head: &str, end: &str, value: &str) -> io::Result<String> {
+    let (before, rest) = text.split_once(head).ok_or_else(|| io::Error::other(format!("no {head:?}")))?;
+    let (_, after) = rest.split_once(end).ok_or_else(|| io::Error::other(format!("no end behind {head:?}")))?;
+    Ok(format!("{before}{head}{value}{end}{after}"))
 }
 
 /// The entries of Cargo.toml for the suites.

@@ -174,10 +174,15 @@ fn images(path: &str, head: &str, name: &str) -> io::Result<File> {
     Ok(File::of_deploy(path, &text))
 }
 
-/// The flag of kube-controller-manager that leaves every loop to Nonet.
-fn cluster_of_kind() -> File {
+/// The value of `--controllers` with which kube-controller-manager leaves every loop to Nonet.
+pub(super) fn controllers_without_loops_of_nonet() -> String {
     let off = join(ALL.iter().flat_map(Controller::loops).map(|name| format!(",-{name}")));
-    let flag = format!("controllers: \"*,bootstrapsigner,tokencleaner{off}\"\n");
+    format!("*,bootstrapsigner,tokencleaner{off}")
+}
+
+/// The configuration of a kind cluster in which kube-controller-manager leaves every loop to Nonet.
+fn cluster_of_kind() -> File {
+    let flag = format!("controllers: \"{}\"\n", controllers_without_loops_of_nonet());
     File::of_deploy("kind/cluster.yaml", &format!("{KIND_BEFORE}{flag}{KIND_AFTER}"))
 }
 

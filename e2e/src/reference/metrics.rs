@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::{
     app::{self, LeadershipMode, ProgramDefinition, StartParameters, start_loops},
     clock::Clock,
-    leader::{self, probation::ProbationSettings},
     metrics::{MetricCatalogue, MetricDescription, Metrics, Stability},
+    process::leader::{self, probation::ProbationSettings},
     settings::{OperatorSettings, SECOND_WRITER_SEARCH_PERIOD, TunableValue},
 };
 use jiff::Timestamp;

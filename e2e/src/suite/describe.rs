@@ -17,23 +17,23 @@ const EXPLAINED: usize = 8;
 pub(super) async fn namespace(context: &Context) -> String {
     let mut out = format!("--- namespace {} on {}\n", context.namespace(), context.kind().name());
     for resource in [resources::DEPLOYMENTS, resources::REPLICA_SETS, resources::REPLICATION_CONTROLLERS] {
-        objects(&mut out, resource.plural, context.list(resource).await, &workload);
+        objects(&mut out, resource.plural(), context.list(resource.clone()).await, &workload);
     }
     objects(&mut out, "pods", context.list(resources::PODS).await, &pod);
     objects(&mut out, "events", context.list(resources::EVENTS).await, &event);
     for controller in context.controllers() {
         let _ = writeln!(out, "--- {} explains", controller.name());
         for resource in [resources::DEPLOYMENTS, resources::REPLICA_SETS, resources::REPLICATION_CONTROLLERS] {
-            let mut objects = context.list(resource).await.unwrap_or_default();
-            objects.sort_by_key(|object| is_settled(resource.plural, object));
+            let mut objects = context.list(resource.clone()).await.unwrap_or_default();
+            objects.sort_by_key(|object| is_settled(resource.plural(), object));
             for object in objects.iter().take(EXPLAINED) {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
                 match controller.explain(&format!("{}/{name}", context.namespace())).await {
                     Ok(text) => {
-                        let _ = writeln!(out, "{} {name}:\n{}", resource.kind, text.trim_end());
+                        let _ = writeln!(out, "{} {name}:\n{}", resource.kind(), text.trim_end());
                     }
                     Err(error) => {
-                        let _ = writeln!(out, "{} {name}: no explanation: {error}", resource.kind);
+                        let _ = writeln!(out, "{} {name}: no explanation: {error}", resource.kind());
                     }
                 }
             }

@@ -7,7 +7,7 @@ pub mod resources {
     use common::object::Resource;
 
     const fn namespaced(group: &'static str, plural: &'static str, kind: &'static str) -> Resource {
-        Resource { group, version: "v1", plural, kind, is_namespaced: true }
+        Resource::namespaced(group, "v1", plural, kind)
     }
 
     /// Deployments.
@@ -45,11 +45,9 @@ pub mod resources {
     /// Leases.
     pub const LEASES: Resource = namespaced("coordination.k8s.io", "leases", "Lease");
     /// Namespaces.
-    pub const NAMESPACES: Resource =
-        Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", is_namespaced: false };
+    pub const NAMESPACES: Resource = Resource::cluster_scoped("", "v1", "namespaces", "Namespace");
     /// Nodes.
-    pub const NODES: Resource =
-        Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
+    pub const NODES: Resource = Resource::cluster_scoped("", "v1", "nodes", "Node");
 
     /// What a test may leave in its namespace, owners first.
     pub const CLEANED: [Resource; 14] = [

@@ -51,8 +51,8 @@ pub struct State {
 }
 
 impl State {
-    fn of(&mut self, resource: Resource) -> &mut BTreeMap<String, Arc<Value>> {
-        match resource.plural {
+    fn of(&mut self, resource: &Resource) -> &mut BTreeMap<String, Arc<Value>> {
+        match resource.plural() {
             "deployments" => &mut self.deployments,
             "replicasets" => &mut self.replica_sets,
             _ => &mut self.pods,
@@ -99,10 +99,10 @@ impl Recorder {
             let path = resource.path(context.namespace(), "", "");
             let list = context.client().send("GET", &path, "", None).await?;
             for item in list["items"].as_array().into_iter().flatten() {
-                start.of(resource).insert(name(item), Arc::new(item.clone()));
+                start.of(&resource).insert(name(item), Arc::new(item.clone()));
             }
             let (api, namespace) = (api.clone(), context.namespace().to_owned());
-            let watch = Watch { api, resource, namespace, reached: version(&list), seen: Vec::new() };
+            let watch = Watch { api, resource: resource.clone(), namespace, reached: version(&list), seen: Vec::new() };
             let lines = watch.open().await?;
             let (stop, stopped) = oneshot::channel();
             watches.push((resource, tokio::spawn(watch.follow(lines, stopped)), stop));
@@ -124,7 +124,7 @@ impl Recorder {
         let mut state = self.start;
         let mut states = vec![state.clone()];
         for Seen { resource, gone, object, .. } in seen {
-            let objects = state.of(resource);
+            let objects = state.of(&resource);
             if gone {
                 objects.remove(&name(&object));
             } else {
@@ -149,7 +149,7 @@ struct Watch {
 impl Watch {
     async fn open(&self) -> Result<WatchFrames, Failure> {
         let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&resourceVersion={}", self.reached);
-        Ok(self.api.watch(self.resource, &self.namespace, &query, "application/json").await?)
+        Ok(self.api.watch(&self.resource, &self.namespace, &query, "application/json").await?)
     }
 
     /// Collects events until `stop` names a version, and then up to that version. A gap is a failure.
@@ -167,7 +167,7 @@ impl Watch {
                     continue;
                 }
                 () = tokio::time::sleep(SILENCE), if until.is_some() => {
-                    let (reached, plural) = (self.reached, self.resource.plural);
+                    let (reached, plural) = (self.reached, self.resource.plural());
                     return Err(Failure(format!("the watch of {plural} is silent at version {reached}")));
                 }
             };
@@ -188,10 +188,10 @@ impl Watch {
                 self.reached = self.reached.max(version(&object));
                 return Ok(());
             }
-            _ => return Err(Failure(format!("the watch of {} has a gap: {object}", self.resource.plural))),
+            _ => return Err(Failure(format!("the watch of {} has a gap: {object}", self.resource.plural()))),
         };
         self.reached = version(&object);
-        self.seen.push(Seen { version: self.reached, resource: self.resource, gone, object: Arc::new(object) });
+        self.seen.push(Seen { version: self.reached, resource: self.resource.clone(), gone, object: Arc::new(object) });
         Ok(())
     }
 }

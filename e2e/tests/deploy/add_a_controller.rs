@@ -163,7 +163,13 @@ fn every_controller_has_every_place_of_the_page() {
                 read(&path).is_some_and(|text| names_controller(&text, &name))
             };
             match (has, place.without.contains(&name)) {
-                (false, false) => wrong.push(format!("{path}: {name} needs it, or an entry in it")),
+                (false, false) => {
+                    let missing =
+                        if place.is_file_of_one_controller() { "the file is missing" } else { "no entry names it" };
+                    wrong.push(format!(
+                        "{path}: {missing}: {name} needs this place, or its name in the column \"without\" of {PAGE}"
+                    ));
+                }
                 (true, true) => wrong.push(format!("{path}: {PAGE} says that {name} is not there, but it is")),
                 (true, false) | (false, true) => {}
             }

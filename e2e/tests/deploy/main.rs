@@ -97,9 +97,12 @@ fn operators_find_every_directory_in_their_page() {
 
 #[test]
 fn clusters_for_nonet_switch_off_what_nonet_does() {
-    for file in [text("kind/cluster.yaml"), page("docs/operating.md")] {
+    for (path, text) in
+        [("deploy/kind/cluster.yaml", text("kind/cluster.yaml")), ("docs/operating.md", page("docs/operating.md"))]
+    {
         for each in controllers::ALL.iter().flat_map(|d| d.loops) {
-            assert!(file.contains(&format!("-{}", each.name)), "{} stays on", each.name);
+            let item = format!("-{}", each.name);
+            assert!(text.contains(&item), "{path}: no --controllers of kube-controller-manager contains {item}");
         }
     }
 }
@@ -118,8 +121,8 @@ fn the_component_of_gangs_opens_the_gates_and_the_api_that_they_need() {
         .map(|gate| format!("{}=true", gate.name));
     assert_eq!(patch("Deployment"), format!("--feature-gates={}", gates.join(",")));
     let rule = patch("ClusterRole");
-    assert_eq!(strings(&rule["apiGroups"]), [WORKLOADS.group]);
-    assert_eq!(strings(&rule["resources"]), [WORKLOADS.plural, POD_GROUPS.plural]);
+    assert_eq!(strings(&rule["apiGroups"]), [WORKLOADS.group()]);
+    assert_eq!(strings(&rule["resources"]), [WORKLOADS.plural(), POD_GROUPS.plural()]);
     assert_eq!(strings(&rule["verbs"]), ["get", "list", "watch", "create"]);
 }
 

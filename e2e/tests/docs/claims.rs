@@ -1,6 +1,7 @@
 //! The claims of `docs/behaviour/` and the tests and oracles that cite them.
 //!
-//! A claim is an item of a list that begins with its number, `- **DEPLOYMENT-1** ...`. The numbers of a page have no gaps; a
+//! A claim is an item of a list that begins with its number, `- **DEPLOYMENT-1** ...`. The prefix is the first word in the name
+//! of the page, in capitals: `NODE` for `node-lifecycle-controller.md`. The numbers of a page have no gaps; a
 //! new claim gets the next one, wherever it stands. A test that holds a claim has the number in its comment, `/// DEPLOYMENT-1,
 //! DEPLOYMENT-2.`, and an oracle of the simulation has it in its field, `claims: "DEPLOYMENT-1, DEPLOYMENT-2"`. A claim that
 //! neither cites ends with a mark that says so.
@@ -8,23 +9,16 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    sync::LazyLock,
 };
 
 use crate::{check, files, markdown, read, root};
 
-/// What the numbers of claims begin with, with the page that has them.
-const PREFIXES: [(&str, &str); 10] = [
-    ("COMMON", "common"),
-    ("CRONJOB", "cronjob"),
-    ("DAEMONSET", "daemonset"),
-    ("DEPLOYMENT", "deployment"),
-    ("ENDPOINTSLICE", "endpointslice"),
-    ("GC", "gc"),
-    ("JOB", "job"),
-    ("NODE", "node-lifecycle"),
-    ("REPLICASET", "replicaset"),
-    ("STATEFULSET", "statefulset"),
-];
+/// The prefixes of the numbers of claims: one for each page.
+static PREFIXES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let pages = fs::read_dir(root().join(DIRECTORY)).into_iter().flatten().filter_map(Result::ok);
+    pages.filter_map(|page| page.file_name().to_str().map(prefix)).collect()
+});
 
 /// Where the pages are.
 const DIRECTORY: &str = "docs/behaviour";
@@ -35,10 +29,16 @@ const UNTESTED: &str = " *(no test of its own)*";
 
 type Number = (String, u32);
 
+/// The prefix of the claims of a page, given by its path: the first word of its name in capitals.
+fn prefix(page: &str) -> String {
+    let name = page.rsplit('/').next().unwrap_or_default();
+    name.split(['-', '.']).next().unwrap_or_default().to_ascii_uppercase()
+}
+
 /// `DEPLOYMENT-12` as a prefix and a number; anything else is no claim's.
 fn number(word: &str) -> Option<Number> {
     let (prefix, digits) = word.rsplit_once('-')?;
-    let is_known = PREFIXES.iter().any(|(known, _)| *known == prefix);
+    let is_known = PREFIXES.contains(prefix);
     (is_known && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then_some(())?;
     Some((prefix.to_owned(), digits.parse().ok()?))
 }
@@ -96,20 +96,20 @@ fn words_of_oracles(source: &str) -> Vec<(&str, usize)> {
 fn troubles(pages: &[(String, String)], sources: &[(String, String)]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut known: BTreeMap<Number, (String, bool)> = BTreeMap::new();
+    let mut page_of_prefix: BTreeMap<String, &str> = BTreeMap::new();
     for (path, text) in pages {
-        let name = path.rsplit('/').next().unwrap_or_default().trim_end_matches(".md").trim_end_matches("-controller");
-        let prefix = PREFIXES.iter().find(|(_, page)| *page == name).map(|(prefix, _)| *prefix);
-        let Some(prefix) = prefix else {
-            wrong.push(format!("{path}: no prefix of claims belongs to this page"));
+        let prefix = prefix(path);
+        if let Some(other) = page_of_prefix.insert(prefix.clone(), path) {
+            wrong.push(format!("{path}: its claims have the prefix {prefix}, as those of {other}"));
             continue;
-        };
+        }
         let mut next = 1;
         let mut claims = claims(text);
         claims.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         for (number, text, line) in claims {
             let expected = format!("{prefix}-{next}");
             match number {
-                Some(number) if number == (prefix.to_owned(), next) => {
+                Some(number) if number == (prefix.clone(), next) => {
                     known.insert(number, (format!("{path}:{line}"), text.ends_with(UNTESTED)));
                     next += 1;
                 }

@@ -98,7 +98,7 @@ impl Visitor for Foreign {
     {
         let Some(guarded) = row.guards else { return };
         let Some(owner) = guarded.foreign_owner else { return };
-        let (kind, object) = recorded_object(P::RESOURCE.plural, owner);
+        let (kind, object) = recorded_object(P::RESOURCE.plural(), owner);
         let path = format!("{kind}/{}", guarded.controller);
         let Self(guards, not_free) = self;
         not_free.extend(match guarded.label {
@@ -127,7 +127,7 @@ impl Visitor for Own {
         T::Scope: Scope,
     {
         let Some(guarded) = row.guards else { return };
-        let (kind, object) = recorded_object(P::RESOURCE.plural, guarded.owner);
+        let (kind, object) = recorded_object(P::RESOURCE.plural(), guarded.owner);
         let path = format!("{kind}/{}", guarded.controller);
         match guarded.label {
             Some(label) => own(&mut self.0, &path, || filtered::<P>(label), &object),

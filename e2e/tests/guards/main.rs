@@ -17,5 +17,5 @@ use sandbox::guards::Guards;
 /// Fails with the costs that are above the table.
 fn hold(guards: Guards) {
     let failures = guards.failures().unwrap();
-    assert!(failures.is_empty(), "costs have grown:\n{}", failures.join("\n"));
+    assert!(failures.is_empty(), "costs have grown, or are not in e2e/guards.txt yet:\n{}", failures.join("\n"));
 }

@@ -42,7 +42,7 @@ impl Visitor for Guards {
         T::Scope: Scope,
     {
         let Some(guarded) = row.guards else { return };
-        let (kind, own) = recorded_object(P::RESOURCE.plural, guarded.owner);
+        let (kind, own) = recorded_object(P::RESOURCE.plural(), guarded.owner);
         let path = format!("{kind}/{}", guarded.controller);
         match guarded.label {
             Some(label) => object(self, &path, filtered::<P>(label), &own),

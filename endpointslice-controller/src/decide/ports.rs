@@ -21,9 +21,9 @@ pub struct ServicePorts<'a> {
     targets: Vec<(&'a str, &'a str)>,
     /// For each Service port, the position of its Pod port in `targets`; `None` for a port with the same number on every Pod.
     target_of: Vec<Option<usize>>,
-    /// For each element of `targets`, the count of Service ports that refer to it.
+    /// For each element of `targets`, the number of Service ports that refer to it.
     uses: Vec<usize>,
-    /// The count of Service ports that have the same port number on every Pod.
+    /// The number of Service ports that have the same port number on every Pod.
     fixed: usize,
     /// Positions in `ports`, sorted by the [`Identity`] of the port at each position.
     sorted: Vec<usize>,
@@ -142,7 +142,7 @@ impl<'a> ServicePorts<'a> {
     /// Returns the numbers of named ports for which [`build_slice_ports`](Self::build_slice_ports) gives these slice ports in
     /// any order; `None` if no numbers give them.
     ///
-    /// The cost grows with the count of ports in the slice, not in the Service. The result is unique, because the API server
+    /// The cost grows with the number of ports in the slice, not in the Service. The result is unique, because the API server
     /// requires a different name for each port of a Service.
     pub fn named_port_numbers_of_slice(&self, ports: &[SlicePort]) -> Option<Vec<(usize, i32)>> {
         let mut theirs: Vec<&SlicePort> = ports.iter().collect();

@@ -6,7 +6,7 @@ use common::meta::Uid;
 
 use crate::objects::{EndpointAddress, Subset, SubsetPort};
 
-/// The maximal number of processed addresses in one Endpoints object. An address counts once for each distinct list of ports
+/// The maximum number of processed addresses in one Endpoints object. An address counts once for each distinct list of ports
 /// with which it is published.
 pub const MAX_PROCESSED_ADDRESSES: usize = 100_000;
 /// The text of an address and the UID in its `targetRef`, or `None` without a `targetRef`.
@@ -78,15 +78,9 @@ fn addresses_of<'a>(subsets: impl Iterator<Item = &'a Subset>) -> BTreeMap<Ident
     all
 }
 
-/// Returns the count of ready addresses in all subsets, then the count of not-ready addresses.
-pub fn ready_and_not_ready_address_counts(subsets: &[Subset]) -> (usize, usize) {
-    let ready = subsets.iter().map(|subset| subset.addresses.len()).sum();
-    (ready, subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum())
-}
-
 /// Divides a total of `most` addresses among subsets; ready addresses have precedence over not-ready addresses.
 ///
-/// Input and result are a pair for each subset: the count of ready and of not-ready addresses. Upstream:
+/// Input and result are a pair for each subset: the number of ready and of not-ready addresses. Upstream:
 /// `pkg/controller/endpoint`, `truncateEndpoints`.
 pub fn truncated_address_counts(subsets: &[(usize, usize)], most: usize) -> Vec<(usize, usize)> {
     let (ready, not_ready): (Vec<usize>, Vec<usize>) = subsets.iter().copied().unzip();

@@ -1,78 +1,154 @@
-//! Decides the content of the Endpoints object of a Service with a selector.
+//! Decides the content of the Endpoints object of a Service with a selector. Pure code: no requests, no clock, no randomness.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use common::intern::Labels;
+use common::{intern::Labels, prelude::*};
 
-use super::{
-    plan::{OVER_CAPACITY_ANNOTATION, Plan, WantedEndpoints},
-    snapshot::{ServiceWithPods, Snapshot},
-};
 use crate::{
-    address,
-    by_name::NameSortedPods,
+    address::{self, AddressText},
     decide::{
         ports::ServicePorts,
         subsets::{self, MAX_PROCESSED_ADDRESSES},
         trigger,
     },
-    memory::InSyncVersions,
-    objects::{AddressType, EndpointAddress, Endpoints, HEADLESS_LABEL, Pod, Service, Subset, SubsetPort, TargetRef},
+    memory::{InSyncVersions, SyncedServiceState},
+    objects::{
+        AddressType, EndpointAddress, Endpoints, HEADLESS_LABEL, NameSortedPods, Pod, Service, Subset, SubsetPort,
+        TRIGGER_TIME_ANNOTATION, TargetRef,
+    },
 };
 
 /// The label key that names the writer of an Endpoints object.
 pub const ENDPOINTS_MANAGED_BY_LABEL: &str = "endpoints.kubernetes.io/managed-by";
 /// The value of [`ENDPOINTS_MANAGED_BY_LABEL`] for this loop.
 pub const ENDPOINT_CONTROLLER_NAME: &str = "endpoint-controller";
-/// The value of the annotation [`OVER_CAPACITY_ANNOTATION`] on Endpoints from which addresses or ports were omitted.
-const TRUNCATED: &str = "truncated";
-/// The maximal number of addresses in one Endpoints object. Upstream: `maxCapacity`.
+/// The key of the annotation on Endpoints from which addresses or ports were omitted.
+pub const OVER_CAPACITY_ANNOTATION: &str = "endpoints.kubernetes.io/over-capacity";
+/// The maximum number of addresses in one Endpoints object. Upstream: `maxCapacity`.
 const MAX_CAPACITY: usize = 1000;
 
-/// The maximal number of ports in one Endpoints object. The API server rejects an object with more ports as too large.
+/// The maximum number of ports in one Endpoints object. The API server rejects an object with more ports as too large.
 pub const MAX_PORTS_PER_ENDPOINTS_OBJECT: usize = 100_000;
+
+/// A Service and the Pods that it selects.
+#[derive(Clone, Debug)]
+pub struct ServiceWithPods {
+    /// The Service in the cache, with or without a selector.
+    pub service: Arc<Service>,
+    /// Selected Pods, sorted by name; empty without a selector.
+    pub pods: NameSortedPods,
+    /// The state of the Service and its Pods in the last sync; `None` before the first sync.
+    pub synced_state: Option<Arc<SyncedServiceState>>,
+    /// The versions of the Service and its Endpoints in the last sync; `None` if that sync needed a write.
+    pub in_sync_versions: Option<InSyncVersions>,
+}
+
+/// Everything that a sync reads about one Service and its Endpoints.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Namespace and name, the same for the Service and its Endpoints.
+    pub key: NamespacedName,
+    /// The Service and its Pods; `None` if the Service does not exist.
+    pub service_with_pods: Option<ServiceWithPods>,
+    /// The cached Endpoints; `None` if they do not exist.
+    pub endpoints: Option<Arc<Endpoints>>,
+}
+
+/// The decision about the Endpoints of one Service.
+#[derive(Clone, Debug, Default)]
+pub enum Plan {
+    /// No write: the Service has no selector, or it does not exist and there are no Endpoints to delete.
+    #[default]
+    NothingToDo,
+    /// Delete these Endpoints, because their Service does not exist.
+    Delete(Arc<Endpoints>),
+    /// No write: the Endpoints, the Service and its Pods have not changed since a sync that needed no write.
+    Unchanged(Arc<Endpoints>),
+    /// Create or patch the Endpoints if [`WantedEndpoints::is_write_needed`] is set; store the synced state in any case.
+    WriteIfNeeded(Box<WantedEndpoints>),
+}
+
+/// The wanted labels, annotations and subsets of an Endpoints object, compared with the cached object.
+#[derive(Clone, Debug)]
+pub struct WantedEndpoints {
+    /// Whether the Endpoints are missing in the cache or differ from the wanted state.
+    pub is_write_needed: bool,
+    /// The cached Endpoints; `None` to create them.
+    pub existing_endpoints: Option<Arc<Endpoints>>,
+    /// The labels of the Service, together with the labels that this loop sets.
+    pub labels: Labels,
+    /// The value of the annotation with the time of the change that caused this sync; `None` if the time is unknown.
+    pub trigger_time: Option<String>,
+    /// The state of the Service and its Pods in this sync, with which the next sync compares.
+    pub synced_state: SyncedServiceState,
+    /// The value of the annotation [`OVER_CAPACITY_ANNOTATION`]; `None` if nothing is omitted.
+    pub over_capacity_annotation: Option<&'static str>,
+    /// The wanted `subsets`, in canonical form.
+    pub subsets: Vec<Subset>,
+}
+
+impl WantedEndpoints {
+    /// Returns the annotations that this loop writes; `None` removes the annotation.
+    pub fn annotations(&self) -> [(&'static str, Option<&str>); 2] {
+        [
+            (TRIGGER_TIME_ANNOTATION, self.trigger_time.as_deref()),
+            (OVER_CAPACITY_ANNOTATION, self.over_capacity_annotation),
+        ]
+    }
+}
+
+impl SyncPlan for Plan {
+    fn situation(&self) -> String {
+        let subsets = match self {
+            Self::NothingToDo => return "no Endpoints are wanted".to_owned(),
+            Self::Delete(_) => return "the Service does not exist".to_owned(),
+            Self::Unchanged(endpoints) => &endpoints.subsets,
+            Self::WriteIfNeeded(wanted) => &wanted.subsets,
+        };
+        let ready: usize = subsets.iter().map(|subset| subset.addresses.len()).sum();
+        let not_ready: usize = subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum();
+        format!("{ready} ready addresses and {not_ready} that are not ready")
+    }
+}
 
 /// Decides whether the Endpoints are deleted, and otherwise their wanted content.
 ///
 /// Upstream: `pkg/controller/endpoint`, `syncService`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
-    let base = &snapshot.endpoints;
-    let Some(members) = &snapshot.service_with_pods else {
-        let base = base.clone().filter(|there| !there.metadata.is_deleting());
-        return base.map_or(Plan::NothingToDo, Plan::Delete);
+    let existing_endpoints = snapshot.endpoints.clone();
+    let Some(ServiceWithPods { service, pods, synced_state, in_sync_versions }) = &snapshot.service_with_pods else {
+        let to_delete = existing_endpoints.filter(|endpoints| !endpoints.metadata.is_deleting());
+        return to_delete.map_or(Plan::NothingToDo, Plan::Delete);
     };
-    let ServiceWithPods { service, pods, synced_state: seen, in_sync_versions: settled } = members;
     if !service.has_applicable_selector() {
         return Plan::NothingToDo;
     }
-    if let Some(there) = base
-        && seen.as_ref().is_some_and(|seen| seen.pods.shares_storage_with(pods))
-        && *settled == Some(InSyncVersions::new(service, there))
+    if let Some(endpoints) = &existing_endpoints
+        && synced_state.as_ref().is_some_and(|synced| synced.pods.shares_storage_with(pods))
+        && *in_sync_versions == Some(InSyncVersions::new(service, endpoints))
     {
-        return Plan::Unchanged(Arc::clone(there));
+        return Plan::Unchanged(Arc::clone(endpoints));
     }
     let (subsets, truncated) = subsets_of(service, pods);
     let labels = labels(service);
-    let (trigger_time, seen) = trigger::trigger_time_and_synced_state(seen.as_deref(), service, pods);
-    let over_capacity = truncated.then_some(TRUNCATED);
-    let is_as_wanted = |there: &Endpoints| {
+    let (trigger_time, synced_state) = trigger::trigger_time_and_synced_state(synced_state.as_deref(), service, pods);
+    let over_capacity_annotation = truncated.then_some("truncated");
+    let is_as_wanted = |endpoints: &Endpoints| {
         // This loop writes no object with more addresses than the limit, so a larger object differs from the wanted one.
-        let (form, beyond_limit) =
-            subsets::canonical_subsets_and_omitted_address_count(&there.subsets, MAX_PROCESSED_ADDRESSES);
-        beyond_limit == 0
-            && form == subsets
-            && same_labels(&there.metadata.labels, &labels)
-            && there.metadata.annotations.get(OVER_CAPACITY_ANNOTATION) == over_capacity
+        let (canonical_subsets, omitted_address_count) =
+            subsets::canonical_subsets_and_omitted_address_count(&endpoints.subsets, MAX_PROCESSED_ADDRESSES);
+        omitted_address_count == 0
+            && canonical_subsets == subsets
+            && same_labels(&endpoints.metadata.labels, &labels)
+            && endpoints.metadata.annotations.get(OVER_CAPACITY_ANNOTATION) == over_capacity_annotation
     };
-    let write = !base.as_deref().is_some_and(is_as_wanted);
-    let base = base.clone();
     Plan::WriteIfNeeded(Box::new(WantedEndpoints {
-        is_write_needed: write,
-        existing_endpoints: base,
+        is_write_needed: !existing_endpoints.as_deref().is_some_and(is_as_wanted),
+        existing_endpoints,
         labels,
         trigger_time,
-        synced_state: seen,
-        over_capacity_annotation: over_capacity,
+        synced_state,
+        over_capacity_annotation,
         subsets,
     }))
 }
@@ -84,19 +160,16 @@ fn labels(service: &Service) -> Labels {
 }
 
 /// Whether labels are equal, ignoring the label that marks headless Services.
-fn same_labels(there: &Labels, wanted: &Labels) -> bool {
-    let counts = |(key, _): &(&str, &str)| *key != HEADLESS_LABEL;
-    there == wanted || there.iter().filter(counts).eq(wanted.iter().filter(counts))
+fn same_labels(labels: &Labels, wanted: &Labels) -> bool {
+    let is_compared = |(key, _): &(&str, &str)| *key != HEADLESS_LABEL;
+    labels == wanted || labels.iter().filter(is_compared).eq(wanted.iter().filter(is_compared))
 }
 
 /// Returns the primary address family of the Service; `None` if the Service has no family. The caller then uses for each Pod
 /// the family of the first address of that Pod.
 fn service_address_type(service: &Service) -> Option<AddressType> {
-    match service.spec.ip_families.first().map(|family| &**family) {
-        Some("IPv4") => Some(AddressType::Ipv4),
-        Some("IPv6") => Some(AddressType::Ipv6),
-        _ => address::parse_ip(&service.spec.cluster_ip).map(address::address_type_of),
-    }
+    let of_family = service.spec.ip_families.first().and_then(|family| AddressType::of_ip_family(family));
+    of_family.or_else(|| address::parse_ip(&service.spec.cluster_ip).map(address::address_type_of))
 }
 
 /// Pods on which each named port has the same number, together with the address of each Pod.
@@ -212,8 +285,8 @@ fn first_addresses<'a>(
     if most == 0 {
         return Vec::new();
     }
-    let mut pods: Vec<(TextOrder, IpAddr, &Pod)> = pods.map(|(pod, ip)| (TextOrder::from_ip(*ip), *ip, *pod)).collect();
-    let order = |a: &(TextOrder, IpAddr, &Pod), b: &(TextOrder, IpAddr, &Pod)| {
+    let mut pods: Vec<(AddressText, IpAddr, &Pod)> = pods.map(|(pod, ip)| (AddressText::new(*ip), *ip, *pod)).collect();
+    let order = |a: &(AddressText, IpAddr, &Pod), b: &(AddressText, IpAddr, &Pod)| {
         (&a.0, &a.2.metadata.uid).cmp(&(&b.0, &b.2.metadata.uid))
     };
     // Only the first `most` addresses need to be sorted.
@@ -222,49 +295,13 @@ fn first_addresses<'a>(
         pods.truncate(most);
     }
     pods.sort_unstable_by(order);
-    let address = |(_, ip, pod): (TextOrder, IpAddr, &Pod)| EndpointAddress {
+    let address = |(_, ip, pod): (AddressText, IpAddr, &Pod)| EndpointAddress {
         ip: ip.to_string().into(),
         hostname: pod.hostname_in_domain_of(service).cloned().unwrap_or_default(),
         node_name: Some(pod.node_name.clone()).filter(|node| !node.is_empty()),
         target_ref: Some(TargetRef::from_pod(pod)),
     };
     pods.into_iter().map(address).collect()
-}
-
-/// A sort key that orders addresses by their texts. Building the key of an IPv4 address does not allocate.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct TextOrder {
-    /// The first 16 bytes of the text, padded with zeros.
-    head: [u8; 16],
-    /// The text after the first 16 bytes.
-    tail: Box<str>,
-}
-
-impl TextOrder {
-    fn from_ip(ip: IpAddr) -> Self {
-        let mut head = [0; 16];
-        let IpAddr::V4(ip) = ip else {
-            let text = ip.to_string();
-            let (start, tail) = text.split_at(text.len().min(head.len()));
-            head[..start.len()].copy_from_slice(start.as_bytes());
-            return Self { head, tail: tail.into() };
-        };
-        let mut rest = head.iter_mut();
-        let mut push = |byte: u8| rest.next().into_iter().for_each(|place| *place = byte);
-        for (at, octet) in ip.octets().into_iter().enumerate() {
-            if at > 0 {
-                push(b'.');
-            }
-            if octet >= 100 {
-                push(b'0' + octet / 100);
-            }
-            if octet >= 10 {
-                push(b'0' + octet / 10 % 10);
-            }
-            push(b'0' + octet % 10);
-        }
-        Self { head, tail: Box::default() }
-    }
 }
 
 #[cfg(test)]

@@ -1,16 +1,9 @@
-//! Decides the slices that mirror hand-made Endpoints.
+//! Decides the slices that mirror hand-made Endpoints. Pure code: no requests, no clock, no randomness.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{
-    events::EventType,
-    intern::{Labels, Text},
-    map::HashMap,
-    meta::{Annotations, Meta},
-    refs::Owner,
-};
+use common::{intern::Labels, meta::Annotations, prelude::*};
 
-use super::{plan::Plan, snapshot::Snapshot};
 use crate::{
     address,
     decide::{
@@ -19,11 +12,61 @@ use crate::{
     },
     objects::{
         AddressType, ENDPOINTS, Endpoint, EndpointAddress, EndpointConditions, EndpointIdentity, Endpoints,
-        MANAGED_BY_LABEL, MANAGED_BY_MIRRORING, SERVICE_NAME_LABEL, Slice, SlicePort, Subset, SubsetPort,
+        MANAGED_BY_LABEL, MANAGED_BY_MIRRORING, SERVICE_NAME_LABEL, Service, Slice, SlicePort, Subset, SubsetPort,
         TRIGGER_TIME_ANNOTATION,
     },
-    plan::{PlannedEvent, SliceDraft, SliceMetadata, SliceWrites, SyncCounts, slice_name_prefix},
+    plan::{PlannedEvent, SliceDraft, SliceMetadata, SliceWrites, SyncCounts, describe_wanted_counts},
 };
+
+/// Everything that a sync reads about one Endpoints object and its slices.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Namespace and name, the same for the Endpoints and their Service.
+    pub key: NamespacedName,
+    /// The cached Endpoints; `None` if they do not exist.
+    pub endpoints: Option<Arc<Endpoints>>,
+    /// The cached Service with the same name; `None` if it does not exist.
+    pub service: Option<Arc<Service>>,
+    /// The cached slices that mirror the Endpoints, sorted by name, without terminating slices.
+    pub slices: Vec<Arc<Slice>>,
+    /// The maximum number of mirrored addresses per subset, from `--mirroring-max-endpoints-per-subset`.
+    pub max_endpoints_per_subset: usize,
+}
+
+impl Snapshot {
+    /// Returns the Endpoints if their Service exists and has no selector, and if the Endpoints are not excluded from mirroring.
+    pub(super) fn mirrored_endpoints(&self) -> Option<&Endpoints> {
+        let is_served = self.service.as_ref().is_some_and(|service| service.spec.selector.is_empty());
+        self.endpoints.as_deref().filter(|endpoints| is_served && endpoints.is_mirrorable())
+    }
+}
+
+/// The wanted writes of one sync, with Events and counts for metrics.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Whether the Endpoints exist and are to be mirrored; otherwise all their slices are deleted.
+    pub are_endpoints_mirrored: bool,
+    /// The labels, annotations and owner of every written slice.
+    pub slice_metadata: SliceMetadata,
+    /// The writes for each address type. If the Endpoints are not mirrored, one element with the deletions of both types.
+    pub slice_writes: Vec<SliceWrites>,
+    /// Events about the Endpoints, to emit before the writes.
+    pub events: Vec<PlannedEvent>,
+    /// The number of addresses that are not mirrored, because they are invalid or beyond a limit.
+    pub skipped_address_count: usize,
+    /// The number of endpoints that are in the slice before and after the sync, with different content.
+    pub updated_endpoint_count: usize,
+}
+
+impl SyncPlan for Plan {
+    fn situation(&self) -> String {
+        if self.are_endpoints_mirrored {
+            describe_wanted_counts(&self.slice_writes)
+        } else {
+            "there is nothing to mirror".to_owned()
+        }
+    }
+}
 
 /// The key of the annotation that `kubectl apply` writes. The annotation is not copied to slices.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -37,19 +80,11 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         return Plan { slice_writes: vec![writes], ..Plan::default() };
     };
     let mut plan = Plan { are_endpoints_mirrored: true, slice_metadata: slice_metadata(endpoints), ..Plan::default() };
-    let mut desired = wanted_slices(&endpoints.subsets, snapshot.max_endpoints_per_subset, &mut plan);
-    let creation = if endpoints.metadata.is_deleting() {
-        SliceCreationPermission::Forbidden
-    } else {
-        SliceCreationPermission::Allowed
-    };
-    for kind in [AddressType::Ipv4, AddressType::Ipv6] {
-        let mut there: BTreeMap<Vec<SlicePort>, Vec<Arc<Slice>>> = BTreeMap::new();
-        for slice in snapshot.slices.iter().filter(|slice| slice.has_address_type(kind)) {
-            there.entry(port_key(&slice.ports)).or_default().push(Arc::clone(slice));
-        }
-        let wanted = desired.remove(&kind).unwrap_or_default();
-        let writes = decide_address_type(&mut plan, kind, there, wanted, creation);
+    let mut wanted_slices = wanted_slices(&endpoints.subsets, snapshot.max_endpoints_per_subset, &mut plan);
+    let permission = SliceCreationPermission::for_owner(&endpoints.metadata);
+    for address_type in [AddressType::Ipv4, AddressType::Ipv6] {
+        let wanted_slices = wanted_slices.remove(&address_type).unwrap_or_default();
+        let writes = decide_address_type(&mut plan, address_type, &snapshot.slices, wanted_slices, permission);
         plan.slice_writes.push(writes);
     }
     plan
@@ -66,7 +101,6 @@ fn port_key(ports: &[SlicePort]) -> Vec<SlicePort> {
 /// of the other type here, without endpoints.
 type WantedSlices = BTreeMap<Vec<SlicePort>, Mirror>;
 
-/// The wanted slice for one list of ports and one address type.
 #[derive(Default)]
 struct Mirror {
     ports: Arc<[SlicePort]>,
@@ -95,40 +129,44 @@ impl Mirror {
 
 fn decide_address_type(
     plan: &mut Plan,
-    kind: AddressType,
-    mut there: BTreeMap<Vec<SlicePort>, Vec<Arc<Slice>>>,
-    wanted: WantedSlices,
-    creation: SliceCreationPermission,
+    address_type: AddressType,
+    slices: &[Arc<Slice>],
+    wanted_slices: WantedSlices,
+    permission: SliceCreationPermission,
 ) -> SliceWrites {
-    let mut counts = SyncCounts::default();
+    let mut slices_by_ports: BTreeMap<Vec<SlicePort>, Vec<Arc<Slice>>> = BTreeMap::new();
+    for slice in slices.iter().filter(|slice| slice.has_address_type(address_type)) {
+        slices_by_ports.entry(port_key(&slice.ports)).or_default().push(Arc::clone(slice));
+    }
+    let mut sync_counts = SyncCounts::default();
     let (mut create, mut update, mut delete): (Vec<SliceDraft>, Vec<SliceDraft>, Vec<Arc<Slice>>) = Default::default();
-    for (key, Mirror { ports, endpoints, .. }) in wanted {
-        let mut own = there.remove(&key).unwrap_or_default();
+    for (key, Mirror { ports, endpoints, .. }) in wanted_slices {
+        let mut with_ports = slices_by_ports.remove(&key).unwrap_or_default();
         if endpoints.is_empty() {
-            counts.removed_endpoint_count += own.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
-            delete.extend(own);
+            sync_counts.removed_endpoint_count += with_ports.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
+            delete.extend(with_ports);
             continue;
         }
-        counts.wanted_endpoint_count += endpoints.len();
-        counts.wanted_slice_count += 1;
-        counts.min_slice_count += 1;
-        if own.is_empty() {
-            counts.added_endpoint_count += endpoints.len();
+        sync_counts.wanted_endpoint_count += endpoints.len();
+        sync_counts.wanted_slice_count += 1;
+        sync_counts.min_slice_count += 1;
+        if with_ports.is_empty() {
+            sync_counts.added_endpoint_count += endpoints.len();
             create.push(SliceDraft { existing_slice: None, endpoints, ports });
             continue;
         }
-        let base = own.remove(0);
-        delete.extend(own);
-        let changes = compare(&base.endpoints, &endpoints);
-        counts.added_endpoint_count += changes.added;
-        counts.removed_endpoint_count += changes.removed;
+        let first = with_ports.remove(0);
+        delete.extend(with_ports);
+        let changes = compare(&first.endpoints, &endpoints);
+        sync_counts.added_endpoint_count += changes.added;
+        sync_counts.removed_endpoint_count += changes.removed;
         plan.updated_endpoint_count += changes.updated;
-        if changes != Changes::default() || !has_wanted_metadata(&base, &plan.slice_metadata) {
-            update.push(SliceDraft { existing_slice: Some(base), endpoints, ports });
+        if changes != Changes::default() || !has_wanted_metadata(&first, &plan.slice_metadata) {
+            update.push(SliceDraft { existing_slice: Some(first), endpoints, ports });
         }
     }
-    delete.extend(there.into_values().flatten());
-    SliceWrites { address_type: kind, sync_counts: counts, ..order_writes(create, update, delete, creation, |_| true) }
+    delete.extend(slices_by_ports.into_values().flatten());
+    SliceWrites { address_type, sync_counts, ..order_writes(create, update, delete, permission, |_| true) }
 }
 
 /// Counts the endpoints that an update of a slice adds, changes and removes.
@@ -155,28 +193,24 @@ fn compare(old: &[Endpoint], new: &[Endpoint]) -> Changes {
 }
 
 /// Whether labels and annotations are as wanted, and no owner reference to these Endpoints has another UID.
-fn has_wanted_metadata(slice: &Slice, wanted: &SliceMetadata) -> bool {
+fn has_wanted_metadata(slice: &Slice, slice_metadata: &SliceMetadata) -> bool {
     let meta = &slice.metadata;
-    let another = |owner: &common::meta::OwnerRef| {
-        owner.kind == ENDPOINTS.kind
-            && owner.name == wanted.owner_reference.name
-            && owner.uid != wanted.owner_reference.uid
+    let SliceMetadata { labels, annotations, owner_reference, .. } = slice_metadata;
+    let is_replaced = |owner: &OwnerRef| {
+        owner.kind == ENDPOINTS.kind() && owner.name == owner_reference.name && owner.uid != owner_reference.uid
     };
-    meta.labels == wanted.labels && meta.annotations == wanted.annotations && !meta.owners.iter().any(another)
+    meta.labels == *labels && meta.annotations == *annotations && !meta.owners.iter().any(is_replaced)
 }
 
 fn slice_metadata(endpoints: &Endpoints) -> SliceMetadata {
-    let meta: &Meta = &endpoints.metadata;
+    let meta = &endpoints.metadata;
     let own = [(SERVICE_NAME_LABEL, &*meta.name), (MANAGED_BY_LABEL, MANAGED_BY_MIRRORING)];
     let mut annotations = meta.annotations.clone();
     annotations.retain(|key| key != TRIGGER_TIME_ANNOTATION && key != LAST_APPLIED);
+    let labels = Labels::from_pairs(meta.labels.iter().chain(own));
     SliceMetadata {
-        generate_name: slice_name_prefix(&meta.name),
-        namespace: meta.namespace.clone(),
-        labels: Labels::from_pairs(meta.labels.iter().chain(own)),
         annotations: Annotations::from_pairs(annotations.iter()),
-        owner_reference: Owner::new(ENDPOINTS, meta).controller_reference(),
-        trigger_time: None,
+        ..SliceMetadata::new(ENDPOINTS, meta, labels)
     }
 }
 
@@ -199,10 +233,8 @@ fn wanted_slices(subsets: &[Subset], most: usize, plan: &mut Plan) -> BTreeMap<A
         };
         let ports: Arc<[SlicePort]> = subset.ports.iter().map(port).collect();
         let key = port_key(&ports);
-        let mut mirrors = [AddressType::Ipv4, AddressType::Ipv6].map(|kind| {
-            let known = out.entry(kind).or_default().remove(&key);
-            (kind, known.unwrap_or_else(|| Mirror { ports: Arc::clone(&ports), ..Mirror::default() }))
-        });
+        let new_mirror = || Mirror { ports: Arc::clone(&ports), ..Mirror::default() };
+        let mut mirrors = [AddressType::Ipv4, AddressType::Ipv6].map(|address_type| (address_type, new_mirror()));
         let mut taken = 0;
         for (at, ready) in subset.addresses_with_readiness() {
             if taken == most {
@@ -213,13 +245,14 @@ fn wanted_slices(subsets: &[Subset], most: usize, plan: &mut Plan) -> BTreeMap<A
                 continue;
             };
             let text: Box<str> = parsed.to_string().into();
-            for (_, mirror) in mirrors.iter_mut().filter(|(kind, _)| *kind == address::address_type_of(parsed)) {
+            let wanted = address::address_type_of(parsed);
+            for (_, mirror) in mirrors.iter_mut().filter(|(address_type, _)| *address_type == wanted) {
                 mirror.insert(text.clone(), endpoint_from_address(at, text.clone(), ready));
             }
             taken += 1;
         }
-        for (kind, mirror) in mirrors {
-            out.entry(kind).or_default().insert(key.clone(), mirror);
+        for (address_type, mirror) in mirrors {
+            out.entry(address_type).or_default().insert(key.clone(), mirror);
         }
         plan.skipped_address_count += subset.addresses_with_readiness().count() - taken;
     }

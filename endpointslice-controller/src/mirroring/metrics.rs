@@ -1,11 +1,11 @@
 //! Metrics of the mirroring loop, without the metrics of its queue.
 
 use common::{
-    meta::NamespacedName,
     metrics::{Counters, Histogram, Metrics, Stability, exponential_buckets},
+    prelude::*,
 };
 
-use super::act::MirroringSyncCounts;
+use super::decide::Plan;
 use crate::{
     metrics::{EndpointAndSliceGauges, register_slice_change_counter},
     plan::SyncCounts,
@@ -68,21 +68,17 @@ impl MirroringMetrics {
         }
     }
 
-    /// Records the counts of one sync; `None` removes the counts of these Endpoints from the totals.
-    pub(super) fn record_sync_counts(&self, key: &NamespacedName, totals: Option<&MirroringSyncCounts>) {
-        let Some(MirroringSyncCounts {
-            counts_by_address_type: counts,
-            updated_endpoint_count: updated,
-            skipped_address_count: skipped,
-        }) = totals
-        else {
+    /// Records the counts of one sync. If the Endpoints are not mirrored, removes their counts from the totals.
+    pub(super) fn record_sync_counts(&self, key: &NamespacedName, plan: &Plan) {
+        if !plan.are_endpoints_mirrored {
             return self.shares.remove_counts_of_service(key);
-        };
-        let sum = |of: fn(&SyncCounts) -> usize| counts.iter().map(of).sum::<usize>() as f64;
+        }
+        let counts = plan.slice_writes.iter().map(|writes| writes.sync_counts);
+        let sum = |of: fn(SyncCounts) -> usize| counts.clone().map(of).sum::<usize>() as f64;
         self.added.observe(sum(|counts| counts.added_endpoint_count));
         self.removed.observe(sum(|counts| counts.removed_endpoint_count));
-        self.updated.observe(*updated as f64);
-        self.skipped.observe(*skipped as f64);
-        self.shares.set_counts_of_service(key, counts.iter().copied());
+        self.updated.observe(plan.updated_endpoint_count as f64);
+        self.skipped.observe(plan.skipped_address_count as f64);
+        self.shares.set_counts_of_service(key, counts);
     }
 }

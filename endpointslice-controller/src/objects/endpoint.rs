@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use common::{intern::Text, json::null_as_default, meta::Uid};
+use common::{json::null_as_default, prelude::*};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Pod;
@@ -86,17 +86,10 @@ pub struct TargetRef {
 impl TargetRef {
     /// References a Pod by kind, namespace, name and UID.
     pub fn from_pod(pod: &Pod) -> Self {
-        static POD: LazyLock<Text> = LazyLock::new(|| Text::new("Pod"));
-        static EMPTY: LazyLock<Text> = LazyLock::new(Text::default);
-        Self {
-            kind: POD.clone(),
-            namespace: pod.metadata.namespace.clone(),
-            name: Arc::clone(&pod.metadata.name),
-            uid: pod.metadata.uid.clone(),
-            api_version: EMPTY.clone(),
-            resource_version: EMPTY.clone(),
-            field_path: EMPTY.clone(),
-        }
+        static POD: LazyLock<TargetRef> =
+            LazyLock::new(|| TargetRef { kind: Text::new("Pod"), ..TargetRef::default() });
+        let Meta { namespace, name, uid, .. } = &pod.metadata;
+        Self { namespace: namespace.clone(), name: Arc::clone(name), uid: uid.clone(), ..POD.clone() }
     }
 }
 
@@ -136,25 +129,15 @@ impl Hints {
     }
 }
 
-/// The fields that distinguish endpoints; all other fields of an endpoint can change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EndpointIdentity<'a> {
-    addresses: &'a [Box<str>],
-    hostname: &'a str,
-    namespace: &'a str,
-    name: &'a str,
-}
+/// The fields that distinguish endpoints: addresses, hostname, and namespace and name of the target. All other fields of an
+/// endpoint can change.
+pub type EndpointIdentity<'a> = (&'a [Box<str>], &'a str, &'a str, &'a str);
 
 impl Endpoint {
     /// Returns the addresses, the hostname, and the namespace and name of the target.
     pub fn identity(&self) -> EndpointIdentity<'_> {
         let (namespace, name) = self.target_ref.as_ref().map_or(("", ""), |target| (&*target.namespace, &*target.name));
-        EndpointIdentity {
-            addresses: &self.addresses,
-            hostname: self.hostname.as_deref().unwrap_or(""),
-            namespace,
-            name,
-        }
+        (&self.addresses, self.hostname.as_deref().unwrap_or_default(), namespace, name)
     }
 
     /// Whether two states of one endpoint are equal, ignoring hints and the fields of the [`EndpointIdentity`].

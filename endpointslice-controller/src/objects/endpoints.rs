@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use common::{
-    events::InvolvedObject,
-    intern::Text,
     json::null_as_default,
-    meta::{Meta, NamespacedName, OwnerRefs, Uid},
-    object::{Object, Resource},
+    meta::OwnerRefs,
+    prelude::*,
     wire::{MessageSchema, messages},
 };
 use serde::{Deserialize, Serialize};
@@ -15,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::TargetRef;
 
 /// The resource `endpoints` of the core API group.
-pub const ENDPOINTS: Resource =
-    Resource { group: "", version: "v1", plural: "endpoints", kind: "Endpoints", is_namespaced: true };
+pub const ENDPOINTS: Resource = Resource::namespaced("", "v1", "endpoints", "Endpoints");
 
 /// The fields of an Endpoints object that the loops read.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -2,9 +2,9 @@
 
 use common::{
     conditions::{Condition, is_true},
-    intern::{Labels, Text},
-    meta::{Annotations, Meta, OwnerRefs},
-    object::{Object, Resource},
+    intern::Labels,
+    meta::{Annotations, OwnerRefs},
+    prelude::*,
     quantity::Quantity,
     wire::{MessageSchema, messages},
 };
@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use super::ZONE_LABEL;
 
 /// The resource `nodes` of the core API group.
-pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
+pub const NODES: Resource = Resource::cluster_scoped("", "v1", "nodes", "Node");
 
 /// The keys of the labels with which a Node does not count in the CPU capacity of its zone.
 const EXCLUDED_NODE_LABELS: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
@@ -57,14 +57,12 @@ impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Wire { metadata, status } = Wire::deserialize(deserializer)?;
         let status = status.unwrap_or_default();
+        let cpu = status.allocatable.and_then(|allocatable| allocatable.cpu);
         Ok(Self {
             zone: Text::new(metadata.labels.get(ZONE_LABEL).unwrap_or_default()),
             is_counted_in_zone_capacity: EXCLUDED_NODE_LABELS.iter().all(|label| metadata.labels.get(label).is_none()),
             is_ready: is_true(&status.conditions.unwrap_or_default(), "Ready"),
-            allocatable_millicores: status
-                .allocatable
-                .and_then(|allocatable| allocatable.cpu)
-                .map_or(0, |cpu| cpu.milli_value()),
+            allocatable_millicores: cpu.map_or(0, |cpu| cpu.milli_value()),
             metadata,
         })
     }

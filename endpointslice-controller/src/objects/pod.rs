@@ -1,13 +1,13 @@
 //! Pods, with addresses, ports and readiness.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use common::{
     conditions::{TRUE, seconds},
-    intern::Text,
-    meta::{Annotations, Meta, OwnerRefs},
-    object::{Object, Resource},
+    meta::{Annotations, OwnerRefs},
+    name_sorted_list::NameSortedList,
     pods::{PODS, Phase},
+    prelude::*,
     wire::{MessageSchema, messages},
 };
 use jiff::Timestamp;
@@ -42,6 +42,9 @@ pub struct Pod {
     /// The valid addresses of `status.podIPs`, in their order; empty for a finished Pod.
     pub pod_ips: Box<[IpAddr]>,
 }
+
+/// The Pods of a Service or of a label set, sorted by name.
+pub type NameSortedPods = NameSortedList<Arc<Pod>>;
 
 /// A named port of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]

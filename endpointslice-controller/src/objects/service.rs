@@ -1,18 +1,17 @@
 //! Services, with selector, ports and traffic distribution.
 
 use common::{
-    intern::{Labels, Text},
+    intern::Labels,
     intstr::IntOrString,
     json::null_as_default,
-    meta::{Meta, OwnerRefs},
-    object::{Object, Resource},
+    meta::OwnerRefs,
+    prelude::*,
     wire::{MessageSchema, messages},
 };
 use serde::Deserialize;
 
 /// The resource `services` of the core API group.
-pub const SERVICES: Resource =
-    Resource { group: "", version: "v1", plural: "services", kind: "Service", is_namespaced: true };
+pub const SERVICES: Resource = Resource::namespaced("", "v1", "services", "Service");
 
 /// The keys of the two annotations that enable hints by zone capacity. `topology-aware-hints` is older and takes precedence.
 const TOPOLOGY_AWARE_HINTS: &str = "service.kubernetes.io/topology-aware-hints";

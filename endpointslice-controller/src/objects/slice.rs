@@ -3,11 +3,9 @@
 use std::{fmt, sync::Arc};
 
 use common::{
-    intern::Text,
     json::null_as_default,
-    meta::Meta,
-    object::{Object, Resource},
-    store::{IndexValue, StoreIndex},
+    prelude::*,
+    store::StoreIndex,
     wire::{MessageSchema, messages},
 };
 use serde::{Deserialize, Serialize};
@@ -18,13 +16,7 @@ use super::{
 };
 
 /// The resource `endpointslices` of `discovery.k8s.io`.
-pub const ENDPOINT_SLICES: Resource = Resource {
-    group: "discovery.k8s.io",
-    version: "v1",
-    plural: "endpointslices",
-    kind: "EndpointSlice",
-    is_namespaced: true,
-};
+pub const ENDPOINT_SLICES: Resource = Resource::namespaced("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice");
 
 /// The address type of a slice, one IP family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -45,6 +37,11 @@ impl AddressType {
             Self::Ipv4 => "IPv4",
             Self::Ipv6 => "IPv6",
         }
+    }
+
+    /// Returns the address type with this name in `spec.ipFamilies`; `None` for an unknown name.
+    pub(crate) fn of_ip_family(family: &str) -> Option<Self> {
+        [Self::Ipv4, Self::Ipv6].into_iter().find(|address_type| address_type.as_str() == family)
     }
 
     /// Returns the text that explanations show as the kind of a slice with this address type.
@@ -110,13 +107,15 @@ impl Slice {
     /// Whether an owner reference has the UID of this Service.
     pub(crate) fn is_owned_by(&self, service: &Service) -> bool {
         self.metadata.owners.iter().any(|owner| {
-            owner.kind == SERVICES.kind && owner.api_version == SERVICES.version && owner.uid == service.metadata.uid
+            owner.kind == SERVICES.kind()
+                && owner.api_version == SERVICES.version()
+                && owner.uid == service.metadata.uid
         })
     }
 
     /// Whether the slice has this address type.
-    pub fn has_address_type(&self, kind: AddressType) -> bool {
-        self.address_type == kind.as_str()
+    pub fn has_address_type(&self, address_type: AddressType) -> bool {
+        self.address_type == address_type.as_str()
     }
 }
 

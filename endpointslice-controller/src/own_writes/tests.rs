@@ -1,9 +1,5 @@
 use super::*;
 
-fn meta(uid: &str, version: &str) -> Meta {
-    Meta { uid: Uid::new(uid), resource_version: ResourceVersion::parse(version), ..Meta::default() }
-}
-
 fn version(text: &str) -> RecordedWrite {
     RecordedWrite::NewVersion(ResourceVersion::parse(text))
 }
@@ -13,10 +9,10 @@ fn version(text: &str) -> RecordedWrite {
 fn an_event_that_arrives_before_its_answer_is_an_own_one() {
     let (own, service) = (OwnWrites::default(), NamespacedName::new("ns", "web"));
     own.begin_request(&service);
-    assert_eq!(own.author_of_change(&service, &meta("a", "5")), ChangeAuthor::Undecided);
+    assert_eq!(own.author_of(&service, &Uid::new("a"), version("5")), ChangeAuthor::Undecided);
     assert!(!own.finish_request(&service, Some((&Uid::new("a"), version("5")))));
-    assert_eq!(own.author_of_change(&service, &meta("a", "5")), ChangeAuthor::ThisProcess);
-    assert_eq!(own.author_of_change(&service, &meta("a", "6")), ChangeAuthor::AnotherWriter);
+    assert_eq!(own.author_of(&service, &Uid::new("a"), version("5")), ChangeAuthor::ThisProcess);
+    assert_eq!(own.author_of(&service, &Uid::new("a"), version("6")), ChangeAuthor::AnotherWriter);
 }
 
 /// ENDPOINTSLICE-10.
@@ -26,7 +22,7 @@ fn writes_of_others_in_the_meantime_are_noticed() {
     let a = Uid::new("a");
     for (uid, seen, wrote) in [("a", "6", Some("5")), ("b", "4", Some("5")), ("a", "5", None)] {
         own.begin_request(&service);
-        assert_eq!(own.author_of_change(&service, &meta(uid, seen)), ChangeAuthor::Undecided);
+        assert_eq!(own.author_of(&service, &Uid::new(uid), version(seen)), ChangeAuthor::Undecided);
         assert!(own.finish_request(&service, wrote.map(|wrote| (&a, version(wrote)))));
         own.forget_service(&service);
     }
@@ -38,12 +34,12 @@ fn deleted_slices_leave_no_state() {
     // Four cases follow: the event arrives before the answer, the event arrives after the answer, the write fails, and the
     // Service is deleted before the answer arrives.
     own.begin_request(&service);
-    assert_eq!(own.author_of_deletion(&service, &meta("a", "5")), ChangeAuthor::Undecided);
+    assert_eq!(own.author_of(&service, &a, RecordedWrite::Deletion), ChangeAuthor::Undecided);
     assert!(!own.finish_request(&service, Some((&a, RecordedWrite::Deletion))));
     assert!(own.0.lock().is_empty());
     own.begin_request(&service);
     assert!(!own.finish_request(&service, Some((&a, RecordedWrite::Deletion))));
-    assert_eq!(own.author_of_deletion(&service, &meta("a", "5")), ChangeAuthor::ThisProcess);
+    assert_eq!(own.author_of(&service, &a, RecordedWrite::Deletion), ChangeAuthor::ThisProcess);
     assert!(own.0.lock().is_empty());
     own.begin_request(&service);
     assert!(!own.finish_request(&service, None));

@@ -15,11 +15,7 @@ use crate::{
     memory::ServiceMemory,
     objects::{MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER, Node, SERVICE_NAME_LABEL, Slice},
     plan::{DeferredWriteCounts, SliceDraft, SliceWrites},
-    slices::{
-        decide::decide,
-        plan::Plan,
-        snapshot::{MAX_NEW_SLICE_PORTS, Snapshot},
-    },
+    slices::decide::{MAX_NEW_SLICE_PORTS, Plan, Snapshot, decide},
     topology::NodeTopology,
 };
 
@@ -217,7 +213,8 @@ impl World {
             for event in changed(&nodes, &format!("n{}", at - SERVICES - PODS), state.as_ref(), version) {
                 self.topology().on_node(&event, ChangeOrigin::Watch);
             }
-            let moved = self.index.services_on_nodes(&self.topology().take_nodes_with_new_zone());
+            let nodes = self.topology().take_nodes_with_new_zone();
+            let moved = self.index.selectors_of_objects_where(|pod| nodes.contains(&pod.node_name));
             self.queue.extend(moved);
         }
     }
@@ -239,7 +236,8 @@ impl World {
         };
         if service.has_applicable_selector() {
             let meta = &service.metadata;
-            let Ok(Some(pods)) = self.index.selected_pods(&meta.namespace, &meta.name, &service.spec.selector) else {
+            let Ok(Some(pods)) = self.index.selected_objects(&meta.namespace, &meta.name, &service.spec.selector)
+            else {
                 panic!("the index does not contain {key}")
             };
             snapshot.pods = pods;

@@ -1,13 +1,12 @@
 //! Metrics of the loop `endpointslice-controller`, without the metrics of its queue.
 
 use common::{
-    map::HashMap,
-    meta::NamespacedName,
     metrics::{Counter, Counters, Gauges, Histogram, Histograms, Metrics, Stability, exponential_buckets},
+    prelude::*,
 };
 use parking_lot::Mutex;
 
-use super::{act::ServiceSyncCounts, plan::HintMetricLabels};
+use super::decide::{Plan, distribution::HintPolicy};
 use crate::metrics::{EndpointAndSliceGauges, register_slice_change_counter};
 
 /// The default bucket bounds of the Prometheus client, for histograms without bounds in upstream.
@@ -18,7 +17,6 @@ pub(super) struct SliceMetrics {
     added: Histogram,
     removed: Histogram,
     shares: EndpointAndSliceGauges,
-    /// The count of slice changes, by operation.
     pub(super) slice_changes: Counters,
     changed: Histograms,
     pub(super) succeeded_syncs: Counter,
@@ -78,22 +76,22 @@ impl SliceMetrics {
     }
 
     /// Records the counts that one sync of a Service has planned.
-    pub(super) fn record_sync_counts(&self, key: &NamespacedName, totals: &ServiceSyncCounts) {
-        for counts in &totals.counts_by_address_type {
+    pub(super) fn record_sync_counts(&self, key: &NamespacedName, plan: &Plan) {
+        let counts = plan.slice_writes.iter().map(|writes| writes.sync_counts);
+        for counts in counts.clone() {
             self.added.observe(counts.added_endpoint_count as f64);
             self.removed.observe(counts.removed_endpoint_count as f64);
         }
-        self.shares.set_counts_of_service(key, totals.counts_by_address_type.iter().copied());
-        self.set_distribution(key, totals.traffic_distribution);
+        self.shares.set_counts_of_service(key, counts);
+        self.set_distribution(key, plan.traffic_distribution);
     }
 
-    /// Records the count of writes, after all slices of an address type have been written.
-    pub(super) fn record_slice_write_count(&self, spread: HintMetricLabels, slices: usize) {
-        let topology = if spread.is_hinted_by_capacity { "Auto" } else { "Disabled" };
-        self.changed.with_label_values(&[topology, spread.traffic_distribution.unwrap_or("")]).observe(slices as f64);
+    /// Records the number of writes, after all slices of an address type have been written.
+    pub(super) fn record_slice_write_count(&self, plan: &Plan, writes: usize) {
+        let topology = if plan.hint_policy == HintPolicy::ByCapacity { "Auto" } else { "Disabled" };
+        self.changed.with_label_values(&[topology, plan.traffic_distribution.unwrap_or("")]).observe(writes as f64);
     }
 
-    /// Removes a deleted Service from the totals.
     pub(super) fn forget_service(&self, key: &NamespacedName) {
         self.shares.remove_counts_of_service(key);
         self.set_distribution(key, None);

@@ -8,7 +8,7 @@ use super::slab::GraphNodeId;
 const MAX_LIST_LEN: usize = 32;
 
 /// The dependents of an object. Uses little memory for zero or one node, the usual case, and is fast for large sets.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) enum Dependents {
     #[default]
     None,
@@ -48,12 +48,8 @@ impl Dependents {
 
     pub(super) fn remove(&mut self, id: GraphNodeId) {
         match self {
-            Self::None => {}
-            Self::One(known) => {
-                if *known == id {
-                    *self = Self::None;
-                }
-            }
+            Self::One(known) if *known == id => *self = Self::None,
+            Self::None | Self::One(_) => {}
             Self::SmallList(list) => {
                 list.retain(|known| *known != id);
                 if let [last] = list[..] {

@@ -7,81 +7,41 @@ use std::{
 
 use common::meta::Uid;
 
-use super::{Graph, GraphNode, Kind, slab::GraphNodeId};
+use super::{Graph, GraphNode, Identity, Kind, slab::GraphNodeId};
 
-#[derive(Default)]
-struct Vertex {
-    kind: Kind,
-    namespace: String,
-    name: String,
-    missing: bool,
-    being_deleted: bool,
-    deleting_dependents: bool,
-    is_virtual: bool,
-}
-
-impl Vertex {
-    fn of(node: &GraphNode, kind: &Kind) -> Self {
-        Self {
-            kind: kind.clone(),
-            namespace: node.namespace.to_string(),
-            name: node.name.to_string(),
-            missing: false,
-            being_deleted: node.is_being_deleted(),
-            deleting_dependents: node.is_deleting_dependents(),
-            is_virtual: node.is_virtual(),
-        }
+/// Writes the definition of a vertex. `node` is `None` if the graph lacks the object, which only a reference names.
+fn write_vertex(out: &mut String, identity: &Identity, kind: &Kind, node: Option<&GraphNode>) {
+    let (uid, Identity { namespace, name, .. }) = (identity.uid.to_string(), identity);
+    let (group, version) = kind.api_version.rsplit_once('/').unwrap_or(("", &kind.api_version));
+    let dot = if group.is_empty() { "" } else { "." };
+    let is_true = |property: fn(&GraphNode) -> bool| node.is_some_and(property);
+    let flags = [
+        ("missing", "missingFromGraph", node.is_none()),
+        ("beingDeleted", "beingDeleted", is_true(GraphNode::is_being_deleted)),
+        ("deletingDependents", "deletingDependents", is_true(GraphNode::is_deleting_dependents)),
+        ("virtual", "virtual", is_true(GraphNode::is_virtual)),
+    ];
+    let labels: Vec<&str> = flags.iter().filter(|(_, _, is_set)| *is_set).map(|(_, label, _)| *label).collect();
+    let mut label = format!("uid={uid}\nnamespace={namespace}\n{}.{version}{dot}{group}/{name}\n", kind.kind);
+    if !labels.is_empty() {
+        let _ = writeln!(label, "{}", labels.join(","));
     }
-
-    /// Returns the API group and the version. The core group is empty.
-    fn group_version(&self) -> (&str, &str) {
-        self.kind.api_version.rsplit_once('/').unwrap_or(("", &self.kind.api_version))
+    let _ = writeln!(out, "  {} [", quoted(&uid));
+    for (key, value) in [
+        ("label", &*label),
+        ("group", group),
+        ("version", version),
+        ("kind", &kind.kind),
+        ("namespace", namespace),
+        ("name", name),
+        ("uid", &uid),
+    ] {
+        let _ = writeln!(out, "    {key}={}", quoted(value));
     }
-
-    fn label(&self, uid: &str) -> String {
-        let (group, version) = self.group_version();
-        let dot = if group.is_empty() { "" } else { "." };
-        let flags = [
-            self.being_deleted.then_some("beingDeleted"),
-            self.deleting_dependents.then_some("deletingDependents"),
-            self.is_virtual.then_some("virtual"),
-            self.missing.then_some("missingFromGraph"),
-        ];
-        let flags: Vec<&str> = flags.into_iter().flatten().collect();
-        let mut label = format!(
-            "uid={uid}\nnamespace={}\n{}.{version}{dot}{group}/{}\n",
-            self.namespace, self.kind.kind, self.name
-        );
-        if !flags.is_empty() {
-            let _ = writeln!(label, "{}", flags.join(","));
-        }
-        label
+    for (key, _, is_set) in flags {
+        let _ = writeln!(out, "    {key}=\"{is_set}\"");
     }
-
-    fn write(&self, uid: &str, out: &mut String) {
-        let (group, version) = self.group_version();
-        let _ = writeln!(out, "  {} [", quoted(uid));
-        for (key, value) in [
-            ("label", &*self.label(uid)),
-            ("group", group),
-            ("version", version),
-            ("kind", &self.kind.kind),
-            ("namespace", &self.namespace),
-            ("name", &self.name),
-            ("uid", uid),
-        ] {
-            let _ = writeln!(out, "    {key}={}", quoted(value));
-        }
-        for (key, value) in [
-            ("missing", self.missing),
-            ("beingDeleted", self.being_deleted),
-            ("deletingDependents", self.deleting_dependents),
-            ("virtual", self.is_virtual),
-        ] {
-            let _ = writeln!(out, "    {key}=\"{value}\"");
-        }
-        out.push_str("  ];\n");
-    }
+    out.push_str("  ];\n");
 }
 
 /// Returns the text as a quoted string of DOT, with special characters escaped.
@@ -109,38 +69,28 @@ impl Graph {
     /// Returns in DOT all nodes that are connected with these UIDs. Without UIDs, returns all nodes with owners or dependents.
     pub fn to_dot(&self, around: &[Uid]) -> String {
         let chosen: BTreeSet<GraphNodeId> = if around.is_empty() {
-            let connected = |id: &GraphNodeId| {
-                let node = self.nodes.get(*id);
-                !node.owners.is_empty() || !node.dependents.is_empty()
-            };
-            self.nodes.ids().filter(connected).collect()
+            let nodes = self.nodes.nodes_with_ids();
+            let connected = nodes.filter(|(_, node)| !node.owners.is_empty() || !node.dependents.is_empty());
+            connected.map(|(id, _)| id).collect()
         } else {
             self.connected(around)
         };
         let (mut vertices, mut edges) = (BTreeMap::new(), BTreeSet::new());
-        for id in &chosen {
-            let node = self.nodes.get(*id);
-            vertices.insert(node.uid.to_string(), Vertex::of(node, self.kinds.get(node.kind)));
-        }
-        for id in &chosen {
-            let node = self.nodes.get(*id);
+        for id in chosen {
+            let node = self.nodes.get(id);
+            vertices.insert(node.uid.to_string(), (node.identity(), Some(node)));
             for owner in node.owners.iter() {
                 let uid = owner.uid.to_string();
                 edges.insert((node.uid.to_string(), uid.clone()));
-                vertices.entry(uid).or_insert_with(|| Vertex {
-                    kind: self.kinds.get(owner.kind).clone(),
-                    name: owner.name.to_string(),
-                    missing: true,
-                    ..Vertex::default()
-                });
+                vertices.entry(uid).or_insert_with(|| (owner.owner_identity("".into()), None));
             }
         }
         let mut out = "strict digraph full {\n".to_owned();
         if !vertices.is_empty() {
             out.push_str("  // Node definitions.\n");
         }
-        for (uid, vertex) in &vertices {
-            vertex.write(uid, &mut out);
+        for (identity, node) in vertices.values() {
+            write_vertex(&mut out, identity, self.kinds.get(identity.kind), *node);
         }
         if !edges.is_empty() {
             out.push_str("  // Edge definitions.\n");

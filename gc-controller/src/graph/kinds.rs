@@ -1,6 +1,6 @@
 //! Compact ids of kinds.
 
-use common::{intern::Text, map::HashMap};
+use common::prelude::*;
 
 /// A kind as written in owner references.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -9,6 +9,13 @@ pub struct Kind {
     pub api_version: Text,
     /// The kind as written, for example `Deployment`; references may have it in lower case.
     pub kind: Text,
+}
+
+impl Kind {
+    /// Returns the kind of the owner, as written in the reference.
+    pub fn of_owner(owner_ref: &OwnerRef) -> Self {
+        Self { api_version: owner_ref.api_version.clone(), kind: owner_ref.kind.clone() }
+    }
 }
 
 /// The id of a [`Kind`]. An id is reused only after 2^32 further kinds.
@@ -33,8 +40,7 @@ pub(super) struct KindTable {
 
 impl KindTable {
     /// Returns the id of a kind. The id is stable while a node, a reference or a monitor uses the kind.
-    pub(super) fn intern(&mut self, api_version: &Text, kind: &Text) -> KindId {
-        let kind = Kind { api_version: api_version.clone(), kind: kind.clone() };
+    pub(super) fn intern(&mut self, kind: Kind) -> KindId {
         if let Some(id) = self.numbers.get(&kind) {
             return *id;
         }
@@ -49,8 +55,8 @@ impl KindTable {
         id
     }
 
-    pub(super) fn find(&self, api_version: &Text, kind: &Text) -> Option<KindId> {
-        self.numbers.get(&Kind { api_version: api_version.clone(), kind: kind.clone() }).copied()
+    pub(super) fn find(&self, kind: &Kind) -> Option<KindId> {
+        self.numbers.get(kind).copied()
     }
 
     /// Returns the kind with this id; an empty kind if the id is not in use.

@@ -1,14 +1,9 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
-use common::{
-    intern::Text,
-    meta::{Meta, ResourceVersion, Uid},
-};
+use common::prelude::*;
 
 use super::{
-    FOREGROUND_FINALIZER, KindId, MonitorId, ORPHAN_FINALIZER,
-    dependents::Dependents,
-    references::{CompactOwnerRef, CompactOwnerRefs},
+    FOREGROUND_FINALIZER, KindId, MonitorId, ORPHAN_FINALIZER, dependents::Dependents, references::CompactOwnerRefs,
 };
 use crate::objects::has_finalizer;
 
@@ -27,7 +22,7 @@ pub struct Identity {
 }
 
 /// Booleans about an object, one bit each.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ObjectFlags(u8);
 
 impl ObjectFlags {
@@ -45,13 +40,14 @@ impl ObjectFlags {
         self.0 = if on { self.0 | bit } else { self.0 & !bit };
     }
 
-    /// Returns whether the object is terminating and has this finalizer.
+    /// Whether the object is terminating and has this finalizer.
     pub(super) fn is_terminating_with(self, finalizer: u8) -> bool {
         self.has(Self::BEING_DELETED) && self.has(finalizer)
     }
 }
 
 /// An object with its owners and dependents. A virtual node stands for an object that no active monitor has seen.
+#[derive(Debug)]
 pub struct GraphNode {
     pub(super) uid: Uid,
     pub(super) namespace: Text,
@@ -70,24 +66,9 @@ pub struct GraphNode {
 // A million nodes, with their names and owners, must fit in 400 MB.
 const _: () = assert!(size_of::<GraphNode>() <= 112);
 
-impl fmt::Debug for GraphNode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{} {}", self.namespace, self.name, self.uid)
-    }
-}
-
 impl GraphNode {
-    /// Creates a virtual node for the owner that a reference names. `namespace` is the namespace of the dependent.
-    pub(super) fn new_virtual(namespace: &Text, reference: &CompactOwnerRef) -> Self {
-        Self::new(reference.owner_identity(namespace.clone()), u32::MAX, ObjectFlags(ObjectFlags::VIRTUAL))
-    }
-
-    /// Creates a node without owners for an object that the monitor with this serial number has seen.
-    pub(super) fn new_observed(identity: Identity, source: u32) -> Self {
-        Self::new(identity, source, ObjectFlags::default())
-    }
-
-    fn new(Identity { kind, namespace, name, uid }: Identity, source: u32, flags: ObjectFlags) -> Self {
+    /// Creates a virtual node without owners and dependents.
+    pub(super) fn new_virtual(Identity { kind, namespace, name, uid }: Identity) -> Self {
         let (version, owners, dependents) = Default::default();
         Self {
             uid,
@@ -97,9 +78,9 @@ impl GraphNode {
             owners,
             dependents,
             kind,
-            monitor_serial_number: source,
+            monitor_serial_number: u32::MAX,
             blocking_dependent_count: 0,
-            flags,
+            flags: ObjectFlags(ObjectFlags::VIRTUAL),
         }
     }
 
@@ -113,35 +94,31 @@ impl GraphNode {
         }
     }
 
-    /// Returns whether kind, namespace, name and UID of the node equal `identity`.
     pub(super) fn has_identity(&self, identity: &Identity) -> bool {
-        self.kind == identity.kind
-            && self.uid == identity.uid
-            && *self.name == *identity.name
-            && self.namespace == identity.namespace
+        self.identity() == *identity
     }
 
-    /// Returns `true` if no active monitor has seen the object, for example if only owner references name it.
+    /// Whether no active monitor has seen the object, for example if only owner references name it.
     pub fn is_virtual(&self) -> bool {
         self.flags.has(ObjectFlags::VIRTUAL)
     }
 
-    /// Returns whether the object belongs to this monitor. Always false for a virtual node.
-    pub(super) fn belongs_to(&self, source: MonitorId) -> bool {
-        self.monitor_serial_number == source.serial_number && !self.is_virtual()
+    /// Whether the object belongs to this monitor. Always false for a virtual node.
+    pub(super) fn belongs_to(&self, monitor_id: MonitorId) -> bool {
+        self.monitor_serial_number == monitor_id.serial_number && !self.is_virtual()
     }
 
-    /// Returns whether the object is terminating.
+    /// Whether the object is terminating.
     pub fn is_being_deleted(&self) -> bool {
         self.flags.has(ObjectFlags::BEING_DELETED)
     }
 
-    /// Returns whether the object is in foreground deletion and waits for its dependents.
+    /// Whether the object is in foreground deletion and waits for its dependents.
     pub fn is_deleting_dependents(&self) -> bool {
         self.flags.has(ObjectFlags::DELETING_DEPENDENTS)
     }
 
-    /// Returns whether the node has a reference to `owner` that blocks the owner's foreground deletion.
+    /// Whether the node has a reference to `owner` that blocks the owner's foreground deletion.
     #[cfg(test)]
     pub(super) fn blocks_deletion_of(&self, owner: &Uid) -> bool {
         self.owners.iter().any(|o| o.uid == *owner && o.blocks_owner_deletion())
@@ -153,7 +130,5 @@ pub(super) fn copy_metadata(node: &mut GraphNode, meta: &Meta) {
     node.version = meta.resource_version;
     node.flags.set(ObjectFlags::ORPHAN_FINALIZER, has_finalizer(meta, ORPHAN_FINALIZER));
     node.flags.set(ObjectFlags::FOREGROUND_FINALIZER, has_finalizer(meta, FOREGROUND_FINALIZER));
-    if meta.is_deleting() {
-        node.flags.set(ObjectFlags::BEING_DELETED, true);
-    }
+    node.flags.set(ObjectFlags::BEING_DELETED, node.is_being_deleted() || meta.is_deleting());
 }

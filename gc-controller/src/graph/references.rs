@@ -2,10 +2,7 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use common::{
-    intern::Text,
-    meta::{OwnerRef, OwnerRefs, Uid},
-};
+use common::{meta::OwnerRefs, prelude::*};
 
 use super::{Identity, Kind, KindId, kinds::KindTable};
 
@@ -24,14 +21,14 @@ pub(super) struct CompactOwnerRef {
 const _: () = assert!(size_of::<CompactOwnerRef>() <= 48);
 
 impl CompactOwnerRef {
-    /// Converts an owner reference from the API. `name` has the same text as the name in `written`.
-    pub(super) fn new(written: &OwnerRef, kind: KindId, name: Arc<str>) -> Self {
+    /// Converts an owner reference from the API. `name` has the same text as the name in `owner_ref`.
+    pub(super) fn new(owner_ref: &OwnerRef, kind: KindId, name: Arc<str>) -> Self {
         Self {
-            uid: written.uid.clone(),
+            uid: owner_ref.uid.clone(),
             name,
             kind,
-            controller: written.controller,
-            block_owner_deletion: written.block_owner_deletion,
+            controller: owner_ref.controller,
+            block_owner_deletion: owner_ref.block_owner_deletion,
         }
     }
 
@@ -52,27 +49,26 @@ impl CompactOwnerRef {
         }
     }
 
-    /// Returns whether the reference equals an owner reference of the API.
-    fn is(&self, written: &OwnerRef, kind: &Kind) -> bool {
-        self.uid == written.uid
-            && *self.name == *written.name
-            && kind.kind == written.kind
-            && kind.api_version == written.api_version
-            && self.controller == written.controller
-            && self.block_owner_deletion == written.block_owner_deletion
+    /// Whether the reference equals an owner reference of the API.
+    fn is(&self, owner_ref: &OwnerRef, kind: &Kind) -> bool {
+        self.uid == owner_ref.uid
+            && *self.name == *owner_ref.name
+            && kind.kind == owner_ref.kind
+            && kind.api_version == owner_ref.api_version
+            && self.controller == owner_ref.controller
+            && self.block_owner_deletion == owner_ref.block_owner_deletion
     }
 
-    /// Returns whether the reference blocks the foreground deletion of its owner.
     pub(super) fn blocks_owner_deletion(&self) -> bool {
         self.block_owner_deletion == Some(true)
     }
 
-    /// Returns whether two references have the same UID, kind and name.
+    /// Whether two references have the same UID, kind and name.
     pub(super) fn has_same_target_as(&self, other: &Self) -> bool {
         self.uid == other.uid && self.kind == other.kind && self.name == other.name
     }
 
-    /// Returns whether the reference has the UID, kind and name of `identity`. Namespaces are not compared.
+    /// Whether the reference has the UID, kind and name of `identity`. Namespaces are not compared.
     pub(super) fn refers_to(&self, identity: &Identity) -> bool {
         self.uid == identity.uid && self.kind == identity.kind && self.name == identity.name
     }
@@ -83,14 +79,13 @@ impl CompactOwnerRef {
 pub(super) struct CompactOwnerRefs(Option<Arc<[CompactOwnerRef]>>);
 
 impl CompactOwnerRefs {
-    pub(super) fn new(all: Vec<CompactOwnerRef>) -> Self {
-        Self((!all.is_empty()).then(|| all.into()))
+    pub(super) fn new(owner_refs: Vec<CompactOwnerRef>) -> Self {
+        Self((!owner_refs.is_empty()).then(|| owner_refs.into()))
     }
 
-    /// Returns whether the list equals the owner references of an API object.
-    pub(super) fn equal_owner_refs(&self, written: &OwnerRefs, kinds: &KindTable) -> bool {
-        self.len() == written.len()
-            && self.iter().zip(written.iter()).all(|(known, written)| known.is(written, kinds.get(known.kind)))
+    pub(super) fn equal_owner_refs(&self, owner_refs: &OwnerRefs, kinds: &KindTable) -> bool {
+        self.len() == owner_refs.len()
+            && self.iter().zip(owner_refs.iter()).all(|(known, owner_ref)| known.is(owner_ref, kinds.get(known.kind)))
     }
 }
 

@@ -14,7 +14,6 @@ pub(super) struct GraphNodeId(pub(super) u32);
 /// Number of nodes in one block. The slab grows by whole blocks, so its growth copies no nodes.
 const NODES_PER_BLOCK: usize = 4096;
 
-/// The nodes of the graph in blocks of equal size, with an index by UID.
 #[derive(Default)]
 pub(super) struct Slab {
     blocks: Vec<Vec<Option<GraphNode>>>,
@@ -30,9 +29,9 @@ fn hash(uid: &Uid) -> u64 {
 }
 
 /// Returns the node with this id. The node exists, because the graph keeps no ids of removed nodes.
-fn at(blocks: &[Vec<Option<GraphNode>>], id: GraphNodeId) -> &GraphNode {
+fn at(node_blocks: &[Vec<Option<GraphNode>>], id: GraphNodeId) -> &GraphNode {
     let index = id.0 as usize;
-    match &blocks[index / NODES_PER_BLOCK][index % NODES_PER_BLOCK] {
+    match &node_blocks[index / NODES_PER_BLOCK][index % NODES_PER_BLOCK] {
         Some(node) => node,
         None => unreachable!("an id without a node"),
     }
@@ -59,19 +58,21 @@ impl Slab {
     }
 
     pub(super) fn get_mut(&mut self, id: GraphNodeId) -> &mut GraphNode {
-        let index = id.0 as usize;
-        match &mut self.blocks[index / NODES_PER_BLOCK][index % NODES_PER_BLOCK] {
+        match self.slot(id) {
             Some(node) => node,
             None => unreachable!("an id without a node"),
         }
+    }
+
+    fn slot(&mut self, GraphNodeId(index): GraphNodeId) -> &mut Option<GraphNode> {
+        &mut self.blocks[index as usize / NODES_PER_BLOCK][index as usize % NODES_PER_BLOCK]
     }
 
     /// Adds a node. The slab must not contain its UID.
     pub(super) fn insert(&mut self, node: GraphNode) -> GraphNodeId {
         let hashed = hash(&node.uid);
         let id = if let Some(id) = self.free.pop() {
-            let index = id.0 as usize;
-            self.blocks[index / NODES_PER_BLOCK][index % NODES_PER_BLOCK] = Some(node);
+            *self.slot(id) = Some(node);
             id
         } else {
             if self.blocks.last().is_none_or(|block| block.len() == NODES_PER_BLOCK) {
@@ -87,17 +88,12 @@ impl Slab {
     }
 
     pub(super) fn remove(&mut self, id: GraphNodeId) -> Option<GraphNode> {
-        let index = id.0 as usize;
         let hashed = hash(&self.get(id).uid);
         if let Ok(entry) = self.by_uid.find_entry(hashed, |known| *known == id) {
             entry.remove();
         }
         self.free.push(id);
-        self.blocks[index / NODES_PER_BLOCK][index % NODES_PER_BLOCK].take()
-    }
-
-    pub(super) fn ids(&self) -> impl Iterator<Item = GraphNodeId> + '_ {
-        self.by_uid.iter().copied()
+        self.slot(id).take()
     }
 
     /// Returns all nodes with their ids, in the order of the ids.
@@ -108,15 +104,7 @@ impl Slab {
 
     /// Returns the nodes of one block with their ids; `None` after the last block.
     pub(super) fn nodes_of_block(&self, block: usize) -> Option<impl Iterator<Item = (GraphNodeId, &GraphNode)>> {
-        let nodes = self.blocks.get(block)?.iter().enumerate();
-        Some(
-            nodes.filter_map(move |(at, node)| {
-                Some((GraphNodeId((block * NODES_PER_BLOCK + at) as u32), node.as_ref()?))
-            }),
-        )
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &GraphNode> {
-        self.blocks.iter().flatten().flatten()
+        let nodes = (block * NODES_PER_BLOCK..).zip(self.blocks.get(block)?);
+        Some(nodes.filter_map(|(at, node)| Some((GraphNodeId(at as u32), node.as_ref()?))))
     }
 }

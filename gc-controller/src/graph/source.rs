@@ -1,7 +1,5 @@
 //! Monitors as sources of the graph, and the lists of objects that monitors read.
 
-use common::map::HashMap;
-
 use super::{KindId, slab::GraphNodeId};
 
 /// Identity of a monitor: the kind of its objects, and a serial number that is never reused.
@@ -21,44 +19,6 @@ pub(super) struct MonitorCounters {
     pub(super) removal_count: u64,
 }
 
-/// The counters of each active monitor, by the serial number of the monitor.
-#[derive(Default)]
-pub(super) struct ActiveMonitors {
-    all: HashMap<u32, MonitorCounters>,
-    next: u32,
-}
-
-impl ActiveMonitors {
-    pub(super) fn add(&mut self, kind: KindId) -> MonitorId {
-        let number = self.next;
-        self.next += 1;
-        self.all.insert(number, MonitorCounters::default());
-        MonitorId { kind, serial_number: number }
-    }
-
-    /// Removes a monitor, and returns whether it was active.
-    pub(super) fn remove(&mut self, source: MonitorId) -> bool {
-        self.all.remove(&source.serial_number).is_some()
-    }
-
-    pub(super) fn get(&self, number: u32) -> Option<&MonitorCounters> {
-        self.all.get(&number)
-    }
-
-    pub(super) fn count_added_object(&mut self, number: u32) {
-        if let Some(census) = self.all.get_mut(&number) {
-            census.object_count += 1;
-        }
-    }
-
-    pub(super) fn count_removed_object(&mut self, number: u32) {
-        if let Some(census) = self.all.get_mut(&number) {
-            census.object_count -= 1;
-            census.removal_count += 1;
-        }
-    }
-}
-
 /// The objects that a monitor has read so far in one list, one bit each.
 #[derive(Debug)]
 pub struct ListedObjects {
@@ -70,13 +30,9 @@ pub struct ListedObjects {
 }
 
 impl ListedObjects {
-    pub(super) fn new(source: MonitorId, census: Option<&MonitorCounters>) -> Self {
-        Self {
-            monitor: source,
-            places: Vec::new(),
-            count: 0,
-            removals: census.map_or(0, |census| census.removal_count),
-        }
+    pub(super) fn new(monitor_id: MonitorId, counters: Option<&MonitorCounters>) -> Self {
+        let removals = counters.map_or(0, |counters| counters.removal_count);
+        Self { monitor: monitor_id, places: Vec::new(), count: 0, removals }
     }
 
     /// Adds an object of the list. `own` is false if the object belongs to another monitor, which saw it first.
@@ -96,7 +52,7 @@ impl ListedObjects {
     }
 
     /// Returns false if the list lacks an object of the monitor, or if an object was removed since the list began.
-    pub(super) fn contains_all_objects(&self, census: &MonitorCounters) -> bool {
-        self.count == census.object_count && self.removals == census.removal_count
+    pub(super) fn contains_all_objects(&self, counters: &MonitorCounters) -> bool {
+        self.count == counters.object_count && self.removals == counters.removal_count
     }
 }

@@ -5,38 +5,38 @@ use super::{Graph, GraphNode, Work, node::ObjectFlags, slab::GraphNodeId};
 impl Graph {
     /// Adds the work for the nodes of one block of the slab. Returns false after the last block. The caller can release the
     /// lock on the graph between two blocks.
-    pub fn add_pending_work(&self, part: usize, out: &mut Vec<Work>) -> bool {
+    pub fn add_pending_work(&self, part: usize, work: &mut Vec<Work>) -> bool {
         let Some(nodes) = self.nodes.nodes_of_block(part) else { return false };
         for (id, node) in nodes {
             if node.is_virtual()
                 || node.is_deleting_dependents() && !node.flags.is_terminating_with(ObjectFlags::ORPHAN_FINALIZER)
             {
-                out.push(Work::CheckOwners(node.uid.clone()));
+                work.push(Work::CheckOwners(node.uid.clone()));
             } else if node.flags.is_terminating_with(ObjectFlags::ORPHAN_FINALIZER) {
-                out.push(Work::Orphan(node.uid.clone()));
-            } else if !node.is_being_deleted() && self.is_doubtful(id, node, out) {
-                out.push(Work::CheckOwners(node.uid.clone()));
+                work.push(Work::Orphan(node.uid.clone()));
+            } else if !node.is_being_deleted() && self.is_doubtful(id, node, work) {
+                work.push(Work::CheckOwners(node.uid.clone()));
             }
         }
         true
     }
 
-    /// Returns whether an owner is missing, differs from its reference, or waits for its dependents. Adds Events about
-    /// references across namespaces to `out`.
-    fn is_doubtful(&self, id: GraphNodeId, node: &GraphNode, out: &mut Vec<Work>) -> bool {
-        let (mut doubtful, mut going) = (false, false);
+    /// Whether an owner is missing, differs from its reference, or waits for its dependents. Adds Events about
+    /// references across namespaces to `work`.
+    fn is_doubtful(&self, id: GraphNodeId, node: &GraphNode, work: &mut Vec<Work>) -> bool {
+        let (mut doubtful, mut needs_check) = (false, false);
         for reference in node.owners.iter() {
             let Some(owner) = self.nodes.find(&reference.uid) else {
-                going = true;
+                needs_check = true;
                 continue;
             };
             if !doubtful {
                 let (doubt, event) = self.find_contradiction(owner, id, reference, &node.namespace);
                 doubtful = doubt;
-                out.extend(event);
+                work.extend(event);
             }
-            going |= self.nodes.get(owner).is_deleting_dependents();
+            needs_check |= self.nodes.get(owner).is_deleting_dependents();
         }
-        doubtful || going
+        doubtful || needs_check
     }
 }

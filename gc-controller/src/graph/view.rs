@@ -62,13 +62,13 @@ impl Graph {
     pub fn node_view(&mut self, uid: &Uid) -> Option<GraphNodeView> {
         let id = self.nodes.find(uid)?;
         let node = self.nodes.get(id);
-        let owners: Vec<_> = node.owners.iter().map(|owner| owner.to_owner_ref(self.kinds.get(owner.kind))).collect();
+        let owner_references: Vec<_> = node.owners.iter().map(|o| o.to_owner_ref(self.kinds.get(o.kind))).collect();
         let namespace = node.namespace.clone();
-        let owner_states: Vec<_> = owners.iter().map(|owner| self.owner_state(owner, &namespace)).collect();
-        let in_cycle = owner_states.contains(&OwnerState::WaitingForDependents) && self.may_be_in_cycle(uid);
+        let owner_states: Vec<_> = owner_references.iter().map(|owner| self.owner_state(owner, &namespace)).collect();
+        let may_be_in_cycle = owner_states.contains(&OwnerState::WaitingForDependents) && self.may_be_in_cycle(uid);
         let node = self.nodes.get(id);
-        let deleting_dependents = node.is_deleting_dependents();
-        let blocking = if deleting_dependents { node.blocking_dependent_count } else { 0 };
+        let is_deleting_dependents = node.is_deleting_dependents();
+        let blocking_dependent_count = if is_deleting_dependents { node.blocking_dependent_count as usize } else { 0 };
         Some(GraphNodeView {
             identity: node.identity(),
             kind: self.kinds.get(node.kind).clone(),
@@ -76,25 +76,25 @@ impl Graph {
             owner_states,
             is_virtual: node.is_virtual(),
             is_being_deleted: node.is_being_deleted(),
-            is_deleting_dependents: deleting_dependents,
+            is_deleting_dependents,
             has_orphan_finalizer: node.flags.has(ObjectFlags::ORPHAN_FINALIZER),
             has_foreground_finalizer: node.flags.has(ObjectFlags::FOREGROUND_FINALIZER),
             dependent_count: node.dependents.len(),
-            owner_references: owners,
-            blocking_dependent_count: blocking as usize,
-            may_be_in_cycle: in_cycle,
+            owner_references,
+            blocking_dependent_count,
+            may_be_in_cycle,
         })
     }
 
-    /// Returns the state of the owner in `reference`. `namespace` is the namespace of the dependent.
-    pub fn owner_state(&mut self, reference: &OwnerRef, namespace: &str) -> OwnerState {
-        if self.is_known_absent(reference, namespace) {
+    /// Returns the state of the owner in `owner_ref`. `namespace` is the namespace of the dependent.
+    pub fn owner_state(&mut self, owner_ref: &OwnerRef, namespace: &str) -> OwnerState {
+        if self.is_known_absent(owner_ref, namespace) {
             return OwnerState::Absent;
         }
-        let Some(kind) = self.kinds.find(&reference.api_version, &reference.kind) else { return OwnerState::Unknown };
-        let Some(node) = self.node(&reference.uid) else { return OwnerState::Unknown };
+        let Some(kind) = self.kinds.find(&Kind::of_owner(owner_ref)) else { return OwnerState::Unknown };
+        let Some(node) = self.node(&owner_ref.uid) else { return OwnerState::Unknown };
         let is_here = node.namespace.is_empty() || *node.namespace == *namespace;
-        if !is_here || node.kind != kind || *node.name != *reference.name || node.is_virtual() {
+        if !is_here || node.kind != kind || *node.name != *owner_ref.name || node.is_virtual() {
             OwnerState::Unknown
         } else if node.is_deleting_dependents() {
             OwnerState::WaitingForDependents
@@ -105,7 +105,7 @@ impl Graph {
         }
     }
 
-    /// Returns whether a dependent of this object is in foreground deletion, as in a cycle. Visits every dependent.
+    /// Whether a dependent of this object is in foreground deletion, as in a cycle. Visits every dependent.
     pub fn may_be_in_cycle(&self, uid: &Uid) -> bool {
         let Some(id) = self.nodes.find(uid) else { return false };
         self.nodes.get(id).dependents.iter().any(|d| self.nodes.get(d).is_deleting_dependents())

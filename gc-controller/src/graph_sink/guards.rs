@@ -6,11 +6,9 @@ use std::sync::Arc;
 use allocation_counter::{AllocationInfo, measure};
 use common::{
     api::WireFormat,
-    clock::Clock,
-    events::EventRecorder,
     informer::{Sink as _, apply_watch_frame},
     metrics::Metrics,
-    queue::{BackoffSettings, Queue},
+    prelude::*,
 };
 use sandbox::{
     guards::{Guards, Unmeasured},
@@ -23,7 +21,6 @@ use crate::{collection::CollectorState, metrics::ControllerMetrics};
 
 /// Number of unmeasured events at the start, which intern texts and fill tables.
 const WARM_UP: usize = 32;
-/// Number of measured events of each type.
 const EVENTS: usize = 32;
 const OBJECTS: usize = 512;
 
@@ -33,7 +30,7 @@ fn monitor() -> GraphSink {
     let queue = || Queue::new(clock.clone(), BackoffSettings::default(), None);
     let metrics = ControllerMetrics::new(&Metrics::default());
     let recorder = EventRecorder::discarding_events("guards", clock.clone());
-    let collection = CollectorState::new(queue(), queue(), recorder, metrics, true);
+    let collection = CollectorState::new([queue(), queue()], recorder, metrics, true);
     let source = collection.graph.lock().add_monitor("v1", "Pod");
     GraphSink::new(Arc::new(collection), source)
 }

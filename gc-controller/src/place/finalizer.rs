@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use common::{
-    api::PatchFormat,
-    intern::Text,
-    io::{Io, MemoryNote, SyncError},
-};
+use common::{api::PatchFormat, prelude::*};
 use serde_json::{Value, json};
 
 use super::{LiveReadResult, MAX_WRITE_ATTEMPTS, ObjectLocation, is_object_absent};
@@ -17,11 +13,11 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 impl ObjectLocation {
     /// Removes one finalizer of a terminating object, and keeps the other finalizers. Returns whether the object exists.
-    pub(crate) async fn remove_finalizer<N: MemoryNote>(
+    pub(crate) async fn remove_finalizer<C: Sync>(
         &self,
         finalizer: &str,
         why: &'static str,
-        io: Io<'_, N>,
+        io: Io<'_, C>,
     ) -> Result<bool, SyncError> {
         let mut pause = FIRST_PAUSE;
         for _ in 0..MAX_WRITE_ATTEMPTS {
@@ -34,16 +30,13 @@ impl ObjectLocation {
                     return Ok(true);
                 }
                 LiveReadResult::Existing(meta) => io.encode_body(|| {
-                    let left = meta.finalizers.iter().map(Text::as_str).filter(|f| *f != finalizer);
-                    let left: Vec<&str> = left.collect();
-                    let left = if left.is_empty() { Value::Null } else { json!(left) };
-                    json!({"metadata": {"resourceVersion": meta.resource_version, "finalizers": left}})
+                    let others: Vec<_> = meta.finalizers.iter().filter(|other| ***other != *finalizer).collect();
+                    let others = if others.is_empty() { Value::Null } else { json!(others) };
+                    json!({"metadata": {"resourceVersion": meta.resource_version, "finalizers": others}})
                 }),
             };
-            let request = self
-                .build_patch_request(PatchFormat::Merge, None, body)
-                .with_verb_text("remove the finalizer of")
-                .with_reason(why);
+            let request =
+                self.patch(PatchFormat::Merge, None, body).with_verb_text("remove the finalizer of").with_reason(why);
             match io.send(request).await {
                 Ok(_) => return Ok(true),
                 Err(refusal) if is_object_absent(&refusal) => return Ok(false),

@@ -2,74 +2,31 @@
 
 mod body;
 mod count;
-mod finalizers;
+pub(crate) mod finalizers;
 mod gang;
-mod note;
 mod pods;
 
 use std::borrow::Cow;
 
-use common::{
-    events::EventType,
-    io::{ChildClaim, Requeue, SyncError},
-    pods::PODS,
-};
+use common::{pods::PODS, prelude::*};
 
-pub(super) use self::note::Note;
-use self::{
-    finalizers::{FinalizerRemovalResult, remove_finalizers},
-    note::Io,
-};
+use self::finalizers::FinalizerRemoval;
 use super::{
-    decide::{decide_with_adopted_pods, first_status, manage, requeue::decide_requeue},
-    plan::{Plan, ScalingDecision, SkipReason, SyncPlan},
+    JobController, REMOVING_FINALIZER,
+    decide::{decide_requeue, decide_with_adopted_pods, first_status::decide_first_status},
+    plan::{JobSyncPlan, ScalingDecision},
     snapshot::{SharedPod, Snapshot},
 };
 use crate::objects::JOB_TRACKING_FINALIZER;
 
-/// Sends the requests of a plan, and returns the time of the Job's next sync.
-pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
-    // These Pods lose their finalizers even if the Job is not synced, for example because its selector is invalid.
-    let why = "the terminating Job does not count this Pod";
-    let untracked = remove_finalizers(plan.uncounted_pods_to_remove_finalizer_from.iter().collect(), why, io).await;
-    untracked.record_denied_removal_event(io);
-
-    let sync_plan = match &plan.sync_plan {
-        Ok(sync_plan) => sync_plan,
-        Err(left_alone) => {
-            match left_alone {
-                SkipReason::Finished | SkipReason::ManagedExternally(_) => {}
-                SkipReason::UnknownCompletionMode => {
-                    let message = "Skipped Job sync because completion mode is unknown";
-                    io.record_event(EventType::Warning, "UnknownCompletionMode", message);
-                }
-                SkipReason::InvalidSelector(problem) => {
-                    io.apply_memory_note(Note::InvalidSelector(problem.to_string()));
-                }
-            }
-            return untracked.first_error(REMOVING_FINALIZER).map_or(Ok(Requeue::AfterPlannedDelay), Err);
-        }
-    };
-    // The value of the metric label `action` if the sync fails before it creates or deletes Pods.
-    let mut action = "reconciling";
-    let outcome = sync(snapshot, sync_plan, &untracked, &mut action, io).await;
-    io.apply_memory_note(Note::SyncFinished {
-        is_ok: outcome.is_ok(),
-        action,
-        elapsed: io.now().duration_since(snapshot.now),
-    });
-    outcome
-}
-
-/// The beginning of an error message about a finalizer that was not removed; the namespace and name of the Pod follow.
-const REMOVING_FINALIZER: &str = "removing the finalizer of pod";
-
-async fn sync(
+/// Sends the requests of a plan after `finalizer_removal`, and returns the time of the Job's next sync. Sets the value of the
+/// metric label `action`.
+pub(super) async fn sync(
     snapshot: &Snapshot,
-    plan: &SyncPlan,
-    uncounted: &FinalizerRemovalResult<'_>,
+    sync_plan: &JobSyncPlan,
+    finalizer_removal: &FinalizerRemoval<'_>,
     action: &mut &'static str,
-    io: Io<'_>,
+    io: Io<'_, JobController>,
 ) -> Result<Requeue, SyncError> {
     let claims = &snapshot.pod_claims;
     let claim = ChildClaim::new(&snapshot.owner, PODS, &claims.to_adopt, &claims.to_release)
@@ -81,32 +38,35 @@ async fn sync(
     }
     claim.take_claim_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
     // The plan assumes that every adoption succeeds, so a refused adoption requires a new decision.
-    let plan = if claim.has_adopted_all() {
-        Cow::Borrowed(plan)
+    let sync_plan = if claim.has_adopted_all() {
+        Cow::Borrowed(sync_plan)
     } else {
-        let adopted: Vec<SharedPod> = claim.adopted_children().cloned().collect();
-        Cow::Owned(decide_with_adopted_pods(snapshot, &adopted))
+        let adopted_pods: Vec<SharedPod> = claim.adopted_children().cloned().collect();
+        Cow::Owned(decide_with_adopted_pods(snapshot, &adopted_pods))
     };
-    let SyncPlan { pod_summary: situation, scaling_decision: manage, .. } = &*plan;
+    let JobSyncPlan { pod_summary, scaling_decision, .. } = &*sync_plan;
     // The `PodGroup` must exist before the Pods, because each new Pod refers to it by name.
-    let group = gang::ensure_workload_and_pod_group(snapshot, situation, plan.pod_scheduling.clone(), io).await?;
+    let pod_scheduling = sync_plan.pod_scheduling.clone();
+    let group = gang::ensure_workload_and_pod_group(snapshot, pod_summary, pod_scheduling, io).await?;
 
-    *action = manage.metric_action_label();
-    let (mut writes, failed) = match manage {
-        ScalingDecision::Create { pods, .. } => pods::create_pods(snapshot, situation, pods, group.as_ref(), io).await,
-        _ => pods::delete_pods(situation, manage, io).await,
+    *action = scaling_decision.metric_action_label();
+    let (mut pod_writes, error) = match scaling_decision {
+        ScalingDecision::Create { pods, .. } => {
+            pods::create_pods(snapshot, pod_summary, pods, group.as_ref(), io).await
+        }
+        _ => pods::delete_pods(pod_summary, scaling_decision, io).await,
     };
 
-    let managed = manage::pod_counts_after_scaling(snapshot, situation, manage, &writes);
-    let tracked = first_status::decide_first_status(snapshot, situation, manage, &managed, io.now());
-    if let Some(suspension) = tracked.suspension_change {
-        let (reason, message) = suspension.event_reason_and_message();
+    // The plan assumes that every request succeeds, so the status is decided again with the outcome.
+    let first_status_write = decide_first_status(snapshot, pod_summary, scaling_decision, &pod_writes, io.now());
+    if let Some(suspension_change) = first_status_write.suspension_change {
+        let (reason, message) = suspension_change.event_reason_and_message();
         io.record_event(EventType::Normal, reason, message);
     }
-    let counted = count::write_statuses_and_remove_finalizers(snapshot, situation, &managed, &tracked, io).await?;
-    if let Some(failed) = failed.or_else(|| uncounted.first_error(REMOVING_FINALIZER)) {
-        return Err(failed);
+    let counted = count::write_statuses_and_remove_finalizers(snapshot, pod_summary, &first_status_write, io).await?;
+    if let Some(error) = error.or_else(|| finalizer_removal.first_error(REMOVING_FINALIZER)) {
+        return Err(error);
     }
-    writes.conflict_count += uncounted.conflict_count() + counted.conflict_count();
-    Ok(decide_requeue(snapshot, &plan, &tracked, &writes, counted.pods_without_finalizer.len()))
+    pod_writes.conflict_count += finalizer_removal.conflict_count() + counted.conflict_count();
+    Ok(decide_requeue(snapshot, &sync_plan, &first_status_write, &pod_writes, &counted.pods_without_finalizer))
 }

@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use common::{
-    map::{HashMap, HashSet},
-    meta::{ResourceVersion, Uid},
-    object::Resource,
-};
+use common::prelude::*;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
@@ -29,8 +25,6 @@ pub struct JobMemory {
     pub failure_record: Option<FailureRecord>,
     /// Whether this process has written the status with the condition `Complete` or `Failed`.
     pub has_written_job_end: bool,
-    /// The resource and version that a cache must reach before the next sync of the Job; `None` if the next sync need not wait.
-    awaited: Option<(Resource, ResourceVersion)>,
 }
 
 impl JobMemoryByUid {
@@ -46,17 +40,17 @@ impl JobMemoryByUid {
 
     /// Records that the finalizers of these Pods are about to be removed.
     pub fn record_finalizer_removal(&self, job: &Uid, pods: impl IntoIterator<Item = Uid>) {
-        self.update_job_memory(job, |remembered| {
-            Arc::make_mut(&mut remembered.pod_uids_with_removed_finalizer).extend(pods);
+        self.update_job_memory(job, |memory| {
+            Arc::make_mut(&mut memory.pod_uids_with_removed_finalizer).extend(pods);
         });
     }
 
     /// Reverts [`record_finalizer_removal`](Self::record_finalizer_removal) for Pods that may still have their finalizers.
     pub fn revert_finalizer_removal(&self, job: &Uid, pods: &[Uid]) {
-        self.update_job_memory(job, |remembered| {
-            let untracked_here = Arc::make_mut(&mut remembered.pod_uids_with_removed_finalizer);
+        self.update_job_memory(job, |memory| {
+            let removed = Arc::make_mut(&mut memory.pod_uids_with_removed_finalizer);
             for pod in pods {
-                untracked_here.remove(pod);
+                removed.remove(pod);
             }
         });
     }
@@ -65,31 +59,16 @@ impl JobMemoryByUid {
     pub fn store_per_pod_memory(
         &self,
         job: &Uid,
-        untracked_here: &Arc<HashSet<Uid>>,
-        seen_ended: &Arc<HashMap<Uid, Timestamp>>,
+        removed: &Arc<HashSet<Uid>>,
+        first_seen_at: &Arc<HashMap<Uid, Timestamp>>,
     ) {
-        let remembered = self.job_memory(job);
-        if remembered.pod_uids_with_removed_finalizer != *untracked_here
-            || remembered.pod_finish_first_seen_at != *seen_ended
-        {
-            self.update_job_memory(job, |remembered| {
-                remembered.pod_uids_with_removed_finalizer = Arc::clone(untracked_here);
-                remembered.pod_finish_first_seen_at = Arc::clone(seen_ended);
+        let memory = self.job_memory(job);
+        if memory.pod_uids_with_removed_finalizer != *removed || memory.pod_finish_first_seen_at != *first_seen_at {
+            self.update_job_memory(job, |memory| {
+                memory.pod_uids_with_removed_finalizer = Arc::clone(removed);
+                memory.pod_finish_first_seen_at = Arc::clone(first_seen_at);
             });
         }
-    }
-
-    /// Records the write that the cache must show before the next sync of the Job. With `None`, the next sync does not wait.
-    pub fn set_awaited_write(&self, job: &Uid, write: Option<(Resource, ResourceVersion)>) {
-        if write.is_some() || self.job_memory(job).awaited.is_some() {
-            self.update_job_memory(job, |remembered| remembered.awaited = write);
-        }
-    }
-
-    /// Whether the next sync of the Job waits for a version of `resource`, and `version` is this version or newer.
-    pub fn is_awaited_version_reached(&self, job: &Uid, resource: Resource, version: ResourceVersion) -> bool {
-        let reached = |(r, awaited): (Resource, ResourceVersion)| r == resource && awaited <= version;
-        self.jobs.lock().get(job).is_some_and(|remembered| remembered.awaited.is_some_and(reached))
     }
 
     /// Removes the remembered state of a deleted or finished Job.
@@ -105,22 +84,7 @@ impl JobMemoryByUid {
 
 #[cfg(test)]
 mod tests {
-    use common::pods::PODS;
-
     use super::*;
-    use crate::objects::JOBS;
-
-    /// JOB-9.
-    #[test]
-    fn a_job_waits_for_one_version_of_one_resource() {
-        let (memory, job) = (JobMemoryByUid::default(), Uid::new("job"));
-        memory.set_awaited_write(&job, Some((PODS, ResourceVersion::parse("7"))));
-        assert!(!memory.is_awaited_version_reached(&job, PODS, ResourceVersion::parse("6")));
-        assert!(!memory.is_awaited_version_reached(&job, JOBS, ResourceVersion::parse("9")));
-        assert!(memory.is_awaited_version_reached(&job, PODS, ResourceVersion::parse("7")));
-        memory.set_awaited_write(&job, None);
-        assert!(!memory.is_awaited_version_reached(&job, PODS, ResourceVersion::parse("9")));
-    }
 
     /// JOB-70.
     #[test]

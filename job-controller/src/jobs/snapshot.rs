@@ -2,12 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    map::{HashMap, HashSet},
-    meta::Uid,
-    pod_creation_pauses::PodCreationPause,
-    refs::{DependentClaims, Owner},
-};
+use common::{pod_creation_pauses::PodCreationPause, prelude::*};
 use jiff::Timestamp;
 
 use crate::objects::{CachedPod, Job, PodGroup, Workload};
@@ -44,8 +39,8 @@ pub struct Snapshot {
     ///
     /// While the caches lack a write, no Pods are created or scaled down, and the Job does not end. Pods of a failing Job are
     /// still deleted.
-    pub unseen_writes: Option<UnseenWrites>,
-    /// Settings of this process, the same in each sync.
+    pub pending_writes: Option<PendingWrites>,
+    /// The settings of this process, the same in each sync.
     pub decision_settings: DecisionSettings,
     /// The time at which the sync started.
     pub now: Timestamp,
@@ -69,23 +64,12 @@ pub struct SchedulingObjects {
     pub pod_groups: Vec<Arc<PodGroup>>,
 }
 
-/// Writes of this process that the caches do not show yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnseenWrites {
-    /// The missing writes in words, as `/debug/explain` shows them.
-    pub description: String,
-    /// The maximal time to wait until the caches show these writes.
-    pub max_wait: Duration,
-    /// Whether a cached object is older than a write of this process. False if only creations or deletions of Pods are missing.
-    pub has_stale_objects: bool,
-}
-
 /// Feature gates and `--tune` values that influence decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecisionSettings {
-    /// The maximal number of UIDs in `status.uncountedTerminatedPods`.
+    /// The maximum number of UIDs in `status.uncountedTerminatedPods`.
     pub max_uncounted_pods: usize,
-    /// The maximal number of Pods that one sync creates or deletes.
+    /// The maximum number of Pods that one sync creates or deletes.
     pub max_pods_per_sync: usize,
     /// The back-off after the first failure of a Pod.
     pub pod_failure_backoff: Duration,

@@ -2,16 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    controller::priority_of_origin,
-    meta::{Meta, NamespacedName, Uid},
-    object::{Object as _, Resource},
-    owners::{controlling_owner, find_potential_adopters},
-    queue::{Priority, Queue},
-    store::{CacheEvent, ChangeOrigin, Store},
-};
+use common::prelude::*;
 
-use super::memory::JobMemoryByUid;
 use crate::{
     metrics::JobMetrics,
     objects::{CachedPod, JOBS, Job},
@@ -35,7 +27,7 @@ pub(crate) struct EventHandlers {
     pub(crate) orphan_queue: Queue<OrphanKey>,
     pub(crate) job_store: Arc<Store<Job>>,
     pub(crate) pod_store: Arc<Store<CachedPod>>,
-    pub(crate) memory: JobMemoryByUid,
+    pub(crate) ledger: Ledger,
     pub(crate) metrics: JobMetrics,
     /// The debounce period for events of Pods, and for status changes of Jobs.
     pub(crate) sync_batch_period: Duration,
@@ -46,30 +38,30 @@ impl EventHandlers {
         let key = event.meta().key();
         match event {
             CacheEvent::Added(job) => {
-                if let Some(by) = &job.managed_by {
-                    self.metrics.record_externally_managed_job(by);
+                if let Some(managed_by) = &job.managed_by {
+                    self.metrics.record_externally_managed_job(managed_by);
                 }
                 if job.is_finished() {
-                    self.enqueue_orphans_of_job(&job.metadata, priority_of_origin(origin));
+                    self.orphan_queue.add(OrphanKey::for_job(&job.metadata), origin);
                 }
                 if origin == ChangeOrigin::Watch && is_being_prepared(job) {
                     self.job_queue.add_after(key, SUSPENDED_JOB_SYNC_DELAY);
                 } else {
-                    self.job_queue.add(key, priority_of_origin(origin));
+                    self.job_queue.add(key, origin);
                 }
             }
             CacheEvent::Updated { new, .. } if new.is_finished() => {
-                self.enqueue_orphans_of_job(&new.metadata, priority_of_origin(origin));
+                self.orphan_queue.add(OrphanKey::for_job(&new.metadata), origin);
             }
             CacheEvent::Updated { old, new } if old.metadata.generation != new.metadata.generation => {
-                self.job_queue.add(key, priority_of_origin(origin));
+                self.job_queue.add(key, origin);
             }
             CacheEvent::Updated { new, .. } => self.enqueue_job(&new.metadata),
             CacheEvent::Deleted(job) => {
-                self.enqueue_orphans_of_job(&job.metadata, Priority::Normal);
+                self.orphan_queue.add(OrphanKey::for_job(&job.metadata), Priority::Normal);
                 self.job_queue.add(key, Priority::Normal);
             }
-            CacheEvent::Unreadable(_) => self.job_queue.add(key, priority_of_origin(origin)),
+            CacheEvent::Unreadable(_) => self.job_queue.add(key, origin),
         }
     }
 
@@ -82,43 +74,35 @@ impl EventHandlers {
                 if pod.has_tracking_finalizer {
                     let orphan = pod.meta().controller().map_or_else(
                         || OrphanKey::for_pod(pod.meta()),
-                        |owner| OrphanKey::for_job(&pod.meta().namespace, &owner.name, &owner.uid),
+                        |owner| OrphanKey::for_owner(&pod.meta().namespace, &owner.name, &owner.uid),
                     );
                     self.orphan_queue.add(orphan, Priority::Low);
                 }
+                return;
             }
-            CacheEvent::Added(pod) if pod.meta().is_deleting() => self.on_terminating_pod(pod),
-            CacheEvent::Added(pod) if pod.meta().controller().is_some() => self.enqueue_owner(pod.meta()),
-            CacheEvent::Added(pod) => {
-                self.enqueue_if_tracked(pod);
-                self.enqueue_adopters(pod.meta());
+            CacheEvent::Updated { old, new } if old.meta().resource_version == new.meta().resource_version => return,
+            CacheEvent::Added(pod) | CacheEvent::Updated { new: pod, .. } if pod.meta().is_deleting() => {
+                return self.on_terminating_pod(pod);
             }
-            CacheEvent::Updated { old, new } => self.on_pod_update(old, new),
-            CacheEvent::Deleted(pod) => self.enqueue_owner(pod.meta()),
-            CacheEvent::Unreadable(pod) => self.enqueue_owner(&pod.meta),
+            CacheEvent::Added(pod) | CacheEvent::Updated { new: pod, .. } if pod.meta().controller().is_none() => {
+                self.enqueue_possible_orphan(pod);
+            }
+            _ => {}
         }
-    }
-
-    fn on_pod_update(&self, old: &CachedPod, new: &CachedPod) {
-        let (before, after) = (old.meta(), new.meta());
-        if before.resource_version == after.resource_version {
-            return;
-        }
-        if after.is_deleting() {
-            self.on_terminating_pod(new);
-            return;
-        }
-        let moved = before.controller() != after.controller();
-        if moved {
-            self.enqueue_owner(before);
-        }
-        if after.controller().is_some() {
-            self.enqueue_owner(after);
-            return;
-        }
-        self.enqueue_if_tracked(new);
-        if moved || before.labels != after.labels {
-            self.enqueue_adopters(after);
+        for owners in concerned_owners(event) {
+            match owners {
+                ConcernedOwners::Controller(pod) => {
+                    if let Some(job) = controlling_owner(&self.job_store, pod) {
+                        self.enqueue_job(&job.metadata);
+                    }
+                }
+                ConcernedOwners::Adopters(pod) => {
+                    let selects = |job: &Job| !job.is_finished() && job.selector.matches(&pod.labels);
+                    for job in find_potential_adopters(&self.job_store, pod, selects) {
+                        self.enqueue_job(&job.metadata);
+                    }
+                }
+            }
         }
     }
 
@@ -126,74 +110,47 @@ impl EventHandlers {
     fn on_terminating_pod(&self, pod: &CachedPod) {
         match controlling_owner(&self.job_store, pod.meta()).filter(|job| !job.is_finished()) {
             Some(job) => self.enqueue_job(&job.metadata),
-            None => self.enqueue_if_tracked(pod),
+            None => self.enqueue_possible_orphan(pod),
         }
     }
 
     /// Enqueues a Pod as a possible orphan, if it carries the finalizer.
-    fn enqueue_if_tracked(&self, pod: &CachedPod) {
+    fn enqueue_possible_orphan(&self, pod: &CachedPod) {
         if pod.has_tracking_finalizer {
             self.orphan_queue.add(OrphanKey::for_pod(pod.meta()), Priority::Normal);
         }
     }
 
-    /// Enqueues the Pods of a deleted or finished Job as possible orphans.
-    fn enqueue_orphans_of_job(&self, job: &Meta, priority: Priority) {
-        self.orphan_queue.add(OrphanKey::for_job(&job.namespace, &job.name, &job.uid), priority);
-    }
-
     /// Enqueues a Job, without delay if a cache has reached the version that the Job's next sync waits for, else debounced.
     fn enqueue_job(&self, job: &Meta) {
-        if self.is_awaited_version_cached(&job.uid) {
-            self.job_queue.add(job.key(), Priority::Normal);
+        let key = job.key();
+        if self.ledger.is_awaited(&key, &CachedPod::RESOURCE, self.pod_store.version())
+            || self.ledger.is_awaited(&key, &JOBS, self.job_store.version())
+        {
+            self.job_queue.add(key, Priority::Normal);
         } else {
-            self.job_queue.add_after(job.key(), self.sync_batch_period);
+            self.job_queue.add_after(key, self.sync_batch_period);
         }
     }
 
     /// Enqueues the Job that controls the object `written`, if the next sync of the Job waits for this version of the object.
-    pub(crate) fn on_scheduling_object(&self, written: &Meta, resource: Resource) {
+    pub(crate) fn on_scheduling_object(&self, written: &Meta, resource: &Resource) {
         if let Some(job) = controlling_owner(&self.job_store, written)
-            && self.memory.is_awaited_version_reached(&job.metadata.uid, resource, written.resource_version)
+            && self.ledger.is_awaited(&job.metadata.key(), resource, written.resource_version)
         {
             self.job_queue.add(job.metadata.key(), Priority::Normal);
         }
     }
 
-    fn is_awaited_version_cached(&self, job: &Uid) -> bool {
-        self.memory.is_awaited_version_reached(job, CachedPod::RESOURCE, self.pod_store.version())
-            || self.memory.is_awaited_version_reached(job, JOBS, self.job_store.version())
-    }
-
-    fn enqueue_owner(&self, pod: &Meta) {
-        if let Some(job) = controlling_owner(&self.job_store, pod) {
-            self.enqueue_job(&job.metadata);
-        }
-    }
-
-    fn enqueue_adopters(&self, pod: &Meta) {
-        for job in
-            find_potential_adopters(&self.job_store, pod, |job| !job.is_finished() && job.selector.matches(&pod.labels))
-        {
-            self.enqueue_job(&job.metadata);
-        }
-    }
-
     /// Updates the metric of finished Pods with the finalizer, for Pods of any owner.
     fn record_tracking_metric(&self, event: &CacheEvent<CachedPod>) {
-        match event {
-            CacheEvent::Added(pod) => {
-                self.metrics.record_finished_tracked_pod_change(false, pod.is_finished_and_tracked());
-            }
-            CacheEvent::Updated { old, new } => {
-                self.metrics
-                    .record_finished_tracked_pod_change(old.is_finished_and_tracked(), new.is_finished_and_tracked());
-            }
-            CacheEvent::Deleted(pod) => {
-                self.metrics.record_finished_tracked_pod_change(pod.is_finished_and_tracked(), false);
-            }
-            CacheEvent::Unreadable(_) => {}
-        }
+        let (before, after) = match event {
+            CacheEvent::Added(pod) => (false, pod.is_finished_and_tracked()),
+            CacheEvent::Updated { old, new } => (old.is_finished_and_tracked(), new.is_finished_and_tracked()),
+            CacheEvent::Deleted(pod) => (pod.is_finished_and_tracked(), false),
+            CacheEvent::Unreadable(_) => return,
+        };
+        self.metrics.record_finished_tracked_pod_change(before, after);
     }
 }
 

@@ -1,13 +1,6 @@
 //! The fields of a Job that this program reads.
 
-use common::{
-    intern::Text,
-    json::RawJson,
-    meta::Meta,
-    object::{Object, Resource},
-    selector::Selector,
-    store::ByNamespace,
-};
+use common::{json::RawJson, prelude::*, store::ByNamespace};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, IgnoredAny},
@@ -21,7 +14,7 @@ use super::{
 };
 
 /// Jobs in the API; all requests for Jobs use the version `v1`.
-pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", is_namespaced: true };
+pub const JOBS: Resource = Resource::namespaced("batch", "v1", "jobs", "Job");
 /// The value of `spec.managedBy` that means this controller, as upstream defines it.
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 
@@ -54,7 +47,7 @@ impl CompletionMode {
 pub struct Job {
     /// Metadata without annotations and finalizers.
     pub metadata: Meta,
-    /// The maximal number of active Pods, 1 by default.
+    /// The maximum number of active Pods, 1 by default.
     pub parallelism: u32,
     /// The wanted number of completions; `None` if any success is enough.
     pub completions: Option<u32>,
@@ -64,11 +57,11 @@ pub struct Job {
     pub backoff_limit: i32,
     /// The allowed number of failures of one index; the next failure makes the index fail. `None` without such a limit.
     pub backoff_limit_per_index: Option<u32>,
-    /// The maximal number of failed indexes; `None` without a limit.
+    /// The maximum number of failed indexes; `None` without a limit.
     pub max_failed_indexes: Option<u32>,
     /// Whether the user has suspended the Job, so that it has no Pods.
     pub suspend: bool,
-    /// The maximal time from the start of the Job to its end, in seconds; `None` without a limit.
+    /// The maximum time from the start of the Job to its end, in seconds; `None` without a limit.
     pub active_deadline_seconds: Option<i64>,
     /// The time to live of a finished Job, in seconds; `None` to keep the Job.
     pub ttl_seconds_after_finished: Option<i64>,
@@ -233,12 +226,12 @@ struct PodSpec {
     scheduling_group: Option<IgnoredAny>,
 }
 
-fn pod_spec(template: &RawJson) -> Result<PodSpec, String> {
+fn pod_spec(template_json: &RawJson) -> Result<PodSpec, String> {
     #[derive(Deserialize)]
     struct Parts {
         spec: Option<PodSpec>,
     }
-    let parts: Parts = serde_json::from_str(template.text()).map_err(|error| format!("spec.template: {error}"))?;
+    let parts: Parts = serde_json::from_str(template_json.text()).map_err(|error| format!("spec.template: {error}"))?;
     Ok(parts.spec.unwrap_or_default())
 }
 
@@ -263,6 +256,12 @@ mod tests {
         serde_json::from_str(&value.to_string()).map_err(|error| error.to_string())
     }
 
+    fn read_with(field: &str, value: Value) -> Job {
+        let mut job = bare();
+        job["spec"][field] = value;
+        read(&job).unwrap()
+    }
+
     /// JOB-4.
     #[test]
     fn a_job_without_the_fields_of_newer_servers_is_read_with_their_defaults() {
@@ -282,9 +281,7 @@ mod tests {
     /// JOB-4.
     #[test]
     fn a_work_queue_has_no_number_of_completions() {
-        let mut value = bare();
-        value["spec"]["parallelism"] = json!(3);
-        assert_eq!(read(&value).unwrap().completions, None);
+        assert_eq!(read_with("parallelism", json!(3)).completions, None);
     }
 
     /// JOB-4.
@@ -317,13 +314,10 @@ mod tests {
     /// JOB-5.
     #[test]
     fn managed_by_this_controller_means_no_other_manager() {
-        let mut value = bare();
-        value["spec"]["managedBy"] = json!("kubernetes.io/job-controller");
-        assert_eq!(read(&value).unwrap().managed_by, None);
-        value["spec"]["managedBy"] = json!("example.com/x");
-        assert_eq!(read(&value).unwrap().managed_by.as_deref(), Some("example.com/x"));
-        value["spec"]["managedBy"] = json!("");
-        assert_eq!(read(&value).unwrap().managed_by.as_deref(), Some(""));
+        let managed_by = |manager: &str| read_with("managedBy", json!(manager)).managed_by;
+        assert_eq!(managed_by("kubernetes.io/job-controller"), None);
+        assert_eq!(managed_by("example.com/x").as_deref(), Some("example.com/x"));
+        assert_eq!(managed_by("").as_deref(), Some(""));
     }
 
     #[test]

@@ -1,17 +1,15 @@
 //! The fields of a Pod that this program reads.
 
-use std::{borrow::Cow, ops::Deref};
+use std::ops::Deref;
 
 use common::{
     conditions::seconds,
     head::ObjectHead,
-    intern::{Labels, Text},
-    json::JsonStr,
-    meta::{Meta, MetaWithGracePeriod},
-    object::{Object, Resource},
-    pods::{self, PODS, Phase, Pod, Readiness},
-    store::{ByController, OrphansByNamespace},
-    wire::{MessageSchema, messages},
+    intern::Labels,
+    meta::MetaWithGracePeriod,
+    pods::{PODS, Phase, Pod, PodSpec, RawContainerStatus, RawPodStatus},
+    prelude::*,
+    wire::MessageSchema,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
@@ -101,7 +99,7 @@ impl Object for CachedPod {
     /// Excludes restart policy `Always`, because no valid Job has this policy, and the policy of a Pod never changes.
     const FIELD_SELECTOR: &'static str = "spec.restartPolicy!=Always";
     type Indexes = (ByController, OrphansByNamespace);
-    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Pod::PROTOBUF_SCHEMA;
     const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> = Some(|head| {
         head.controller_kind().is_none_or(|kind| kind == "Job") || head.has_finalizer(JOB_TRACKING_FINALIZER)
     });
@@ -124,64 +122,24 @@ fn count(meta: &Meta, key: &str) -> u32 {
     parse_completion_index(text).filter(|n| i32::try_from(*n).is_ok()).unwrap_or(0)
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireStatus<'a> {
-    #[serde(borrow)]
-    phase: Option<JsonStr<'a>>,
-    #[serde(borrow)]
-    conditions: Option<Vec<WireCondition<'a>>>,
-    #[serde(borrow)]
-    container_statuses: Option<Vec<WireContainer<'a>>>,
-    #[serde(borrow)]
-    init_container_statuses: Option<Vec<WireContainer<'a>>>,
+type RawStatus<'a> = RawPodStatus<'a, Option<ContainerState>>;
+type Container<'a> = RawContainerStatus<'a, Option<ContainerState>>;
+
+#[derive(Deserialize)]
+struct ContainerState {
+    terminated: Option<TerminatedState>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireCondition<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    status: Option<JsonStr<'a>>,
-    #[serde(default, with = "seconds")]
-    last_transition_time: Option<Timestamp>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireContainer<'a> {
-    #[serde(borrow)]
-    name: Option<JsonStr<'a>>,
-    restart_count: Option<i32>,
-    state: Option<WireState>,
-}
-
-#[derive(Deserialize)]
-struct WireState {
-    terminated: Option<WireTerminated>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireTerminated {
+struct TerminatedState {
     exit_code: Option<i32>,
     #[serde(default, with = "seconds")]
     finished_at: Option<Timestamp>,
 }
 
-impl WireContainer<'_> {
-    fn terminated(&self) -> Option<&WireTerminated> {
-        self.state.as_ref()?.terminated.as_ref()
-    }
-
-    fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or_default()
-    }
-
-    fn restarts(&self) -> i32 {
-        self.restart_count.unwrap_or(0).max(0)
-    }
+fn terminated_state<'c>(container: &'c Container<'_>) -> Option<&'c TerminatedState> {
+    container.state.as_ref()?.terminated.as_ref()
 }
 
 impl<'de> Deserialize<'de> for CachedPod {
@@ -189,112 +147,81 @@ impl<'de> Deserialize<'de> for CachedPod {
         #[derive(Deserialize)]
         struct Wire<'a> {
             metadata: MetaWithGracePeriod,
-            spec: Option<pods::PodSpec>,
+            spec: Option<PodSpec>,
             #[serde(borrow)]
-            status: Option<WireStatus<'a>>,
+            status: Option<RawStatus<'a>>,
         }
         let Wire { metadata: MetaWithGracePeriod { mut meta, deletion_grace_period_seconds }, spec, status } =
             Wire::deserialize(deserializer)?;
         let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
-        let phase = status.phase.as_deref().map_or(Phase::Other, Phase::parse);
-        let finished = status.finished(&meta, &spec, deletion_grace_period_seconds);
-        let index = meta.annotations.get(JOB_COMPLETION_INDEX_ANNOTATION).and_then(parse_completion_index);
-        let failure_count = count(&meta, JOB_INDEX_FAILURE_COUNT_ANNOTATION);
-        let ignored_count = count(&meta, JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION);
-        let tracked = meta.finalizers.iter().any(|f| *f == JOB_TRACKING_FINALIZER);
+        let containers = status.regular_containers().chain(status.init_containers());
+        let finished_at = finish_time(&status, &meta, &spec, deletion_grace_period_seconds);
+        let completion_index = meta.annotations.get(JOB_COMPLETION_INDEX_ANNOTATION).and_then(parse_completion_index);
+        let index_failure_count = count(&meta, JOB_INDEX_FAILURE_COUNT_ANNOTATION);
+        let index_ignored_failure_count = count(&meta, JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION);
+        let has_tracking_finalizer = meta.finalizers.iter().any(|finalizer| *finalizer == JOB_TRACKING_FINALIZER);
         meta.annotations = common::meta::Annotations::default();
         meta.finalizers = Box::default();
         Ok(Self {
-            has_tracking_finalizer: tracked,
-            completion_index: index,
-            index_failure_count: failure_count,
-            index_ignored_failure_count: ignored_count,
-            finished_at: finished,
-            total_restart_count: status.all().map(WireContainer::restarts).fold(0, i32::saturating_add),
-            failure_policy_input: status.evidence(phase),
-            pod: Pod::new(meta, spec, &status.pod(phase)),
+            has_tracking_finalizer,
+            completion_index,
+            index_failure_count,
+            index_ignored_failure_count,
+            finished_at,
+            total_restart_count: containers.map(Container::restart_count).fold(0, i32::saturating_add),
+            failure_policy_input: failure_policy_input(&status),
+            pod: Pod::new(meta, spec, &status.pod_status()),
         })
     }
 }
 
-impl<'a> WireStatus<'a> {
-    fn regular(&self) -> impl Iterator<Item = &WireContainer<'a>> {
-        self.container_statuses.iter().flatten()
+fn failure_policy_input(status: &RawStatus<'_>) -> FailurePolicyInput {
+    let exit_code = |container: &Container<'_>| {
+        let code = terminated_state(container)?.exit_code.filter(|code| *code != 0)?;
+        Some((Text::new(container.name()), code))
+    };
+    let containers = status.regular_containers().chain(status.init_containers());
+    let mut input =
+        FailurePolicyInput { container_exit_codes: containers.filter_map(exit_code).collect(), ..Default::default() };
+    let conditions = status.conditions().map(|c| (&*c.kind, c.status.as_deref().unwrap_or_default()));
+    if status.phase() == Phase::Failed {
+        input.conditions = conditions.map(|(kind, status)| (Text::new(kind), Text::new(status))).collect();
+    } else {
+        input.shared = Labels::from_pairs(conditions);
     }
+    input
+}
 
-    fn init(&self) -> impl Iterator<Item = &WireContainer<'a>> {
-        self.init_container_statuses.iter().flatten()
-    }
-
-    fn all(&self) -> impl Iterator<Item = &WireContainer<'a>> {
-        self.regular().chain(self.init())
-    }
-
-    fn ready(&self) -> Option<&WireCondition<'a>> {
-        self.conditions.iter().flatten().find(|c| c.kind == "Ready")
-    }
-
-    fn pod(&self, phase: Phase) -> pods::PodStatus {
-        let ready = self.ready().filter(|c| c.status.as_deref() == Some("True"));
-        let init = self.init().filter(|c| c.restarts() > 0);
-        pods::PodStatus {
-            phase,
-            readiness: ready.map_or(Readiness::NotReady, |c| Readiness::Ready { since: c.last_transition_time }),
-            max_regular_restart_count: self.regular().map(WireContainer::restarts).max().unwrap_or(0),
-            init_container_restart_counts: init.map(|c| (Box::from(c.name()), c.restarts())).collect(),
-        }
-    }
-
-    fn evidence(&self, phase: Phase) -> FailurePolicyInput {
-        let exit = |c: &WireContainer<'_>| {
-            let code = c.terminated()?.exit_code.filter(|code| *code != 0)?;
-            Some((Text::new(c.name()), code))
-        };
-        let conditions =
-            || self.conditions.iter().flatten().map(|c| (&*c.kind, c.status.as_deref().unwrap_or_default()));
-        let exits = self.all().filter_map(exit).collect();
-        if phase == Phase::Failed {
-            let conditions = conditions().map(|(kind, status)| (Text::new(kind), Text::new(status))).collect();
-            FailurePolicyInput { container_exit_codes: exits, conditions, shared: Labels::empty() }
-        } else {
-            FailurePolicyInput {
-                container_exit_codes: exits,
-                conditions: Box::default(),
-                shared: Labels::from_pairs(conditions()),
-            }
-        }
-    }
-
-    /// Returns the time at which the Pod finished: the end of its last container, or else the time at which it became unready,
-    /// was deleted or was created. Upstream: `pkg/controller/job`, `getFinishedTime`.
-    fn finished(&self, meta: &Meta, spec: &pods::PodSpec, deletion_grace_period_seconds: Option<i64>) -> Timestamp {
-        let sidecars =
-            self.init().filter(|c| spec.restartable_init_container_names.iter().any(|name| **name == *c.name()));
-        let unready = || {
-            let ready = self.ready().filter(|c| c.status.as_deref() == Some("False"))?;
-            ready.last_transition_time
-        };
-        let deleted = || {
-            let grace = SignedDuration::from_secs(deletion_grace_period_seconds.unwrap_or(0));
-            meta.deletion_timestamp.map(|at| at.checked_sub(grace).unwrap_or(at))
-        };
-        latest_end(sidecars, latest_end(self.regular(), None))
-            .or_else(unready)
-            .or_else(deleted)
-            .or(meta.creation_timestamp)
-            .unwrap_or(Timestamp::MIN)
-    }
+/// Returns the time at which the Pod finished: the end of its last container, or else the time at which it became unready, was
+/// deleted or was created. Upstream: `pkg/controller/job`, `getFinishedTime`.
+fn finish_time(
+    status: &RawStatus<'_>,
+    meta: &Meta,
+    spec: &PodSpec,
+    deletion_grace_period_seconds: Option<i64>,
+) -> Timestamp {
+    let is_sidecar = |container: &&Container<'_>| {
+        spec.restartable_init_container_names.iter().any(|name| **name == *container.name())
+    };
+    let deletion_time = || {
+        let grace_period = SignedDuration::from_secs(deletion_grace_period_seconds.unwrap_or(0));
+        meta.deletion_timestamp.map(|at| at.checked_sub(grace_period).unwrap_or(at))
+    };
+    latest_end(status.init_containers().filter(is_sidecar), latest_end(status.regular_containers(), None))
+        .or_else(|| status.ready_condition("False")?.last_transition_time)
+        .or_else(deletion_time)
+        .or(meta.creation_timestamp)
+        .unwrap_or(Timestamp::MIN)
 }
 
 /// Returns the latest of `so_far` and the end times of all containers; `None` if a container is still running.
 fn latest_end<'a, 'b: 'a>(
-    containers: impl Iterator<Item = &'a WireContainer<'b>>,
+    containers: impl Iterator<Item = &'a Container<'b>>,
     so_far: Option<Timestamp>,
 ) -> Option<Timestamp> {
     let mut latest = so_far;
     for container in containers {
-        let end = container.terminated().and_then(|t| t.finished_at)?;
-        latest = latest.max(Some(end));
+        latest = latest.max(Some(terminated_state(container)?.finished_at?));
     }
     latest
 }
@@ -304,14 +231,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::world::sync_time_plus_seconds as at;
 
     fn pod(metadata: &Value, spec: &Value, status: &Value) -> CachedPod {
         let pod = json!({"metadata": metadata, "spec": spec, "status": status});
         serde_json::from_str(&pod.to_string()).unwrap()
-    }
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(1_800_000_000 + second).unwrap()
     }
 
     fn ended(name: &str, second: i64) -> Value {

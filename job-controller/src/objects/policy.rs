@@ -1,6 +1,6 @@
 //! The policies of a Job: actions for failed Pods, and success before all indexes have succeeded.
 
-use common::{intern::Text, json::null_as_default};
+use common::{json::null_as_default, prelude::*};
 use serde::{Deserialize, Deserializer};
 
 use super::pod::CachedPod;
@@ -153,18 +153,22 @@ struct SuccessRule {
 impl SuccessPolicy {
     /// Returns the position of the first rule that the succeeded indexes meet. Upstream: `pkg/controller/job`,
     /// `matchSuccessPolicy`.
-    pub fn first_matching_rule_position(&self, succeeded: &CompletionIndexSet, completions: u32) -> Option<usize> {
-        if succeeded.is_empty() {
+    pub fn first_matching_rule_position(
+        &self,
+        succeeded_index_set: &CompletionIndexSet,
+        completions: u32,
+    ) -> Option<usize> {
+        if succeeded_index_set.is_empty() {
             return None;
         }
         let enough = |count: usize, wanted: Option<i64>| wanted.is_some_and(|wanted| count as i64 >= wanted);
         self.rules.iter().position(|rule| match &rule.succeeded_indexes {
             Some(text) => {
                 let wanted = CompletionIndexSet::parse(text, completions);
-                let reached = wanted.common_index_count(succeeded);
+                let reached = wanted.common_index_count(succeeded_index_set);
                 !wanted.is_empty() && (reached == wanted.len() || enough(reached, rule.succeeded_count))
             }
-            None => enough(succeeded.len(), rule.succeeded_count),
+            None => enough(succeeded_index_set.len(), rule.succeeded_count),
         })
     }
 }
@@ -212,11 +216,8 @@ mod tests {
             (rule("NotIn", json!([1]), json!("a")), None),
             (rule("Between", json!([42]), json!(null)), None),
         ] {
-            let want = want.map(|(name, code)| {
-                format!(
-                    "Container {name} for pod shop/j-x failed with exit code {code} matching FailJob rule at index 0"
-                )
-            });
+            let failure = |(name, code)| format!("Container {name} for pod shop/j-x failed with exit code {code}");
+            let want = want.map(|exit| format!("{} matching FailJob rule at index 0", failure(exit)));
             assert_eq!(policy(&rules).job_failure_message(&pod), want, "{rules}");
         }
     }

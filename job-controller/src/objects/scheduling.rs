@@ -2,34 +2,16 @@
 //!
 //! The APIs of both kinds are alpha, and watched only if the gate `WorkloadWithJob` is on.
 
-use common::{
-    intern::Text,
-    json::RawJson,
-    meta::Meta,
-    object::{Object, Resource},
-    store::{IndexValue, StoreIndex},
-};
+use common::{json::RawJson, prelude::*, store::StoreIndex};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::job::JOBS;
 
 /// Workloads in the API (alpha), which are watched only with the gate `WorkloadWithJob`.
-pub const WORKLOADS: Resource = Resource {
-    group: "scheduling.k8s.io",
-    version: "v1alpha2",
-    plural: "workloads",
-    kind: "Workload",
-    is_namespaced: true,
-};
+pub const WORKLOADS: Resource = Resource::namespaced("scheduling.k8s.io", "v1alpha2", "workloads", "Workload");
 /// `PodGroups` in the API (alpha), which are watched only with the gate `WorkloadWithJob`.
-pub const POD_GROUPS: Resource = Resource {
-    group: "scheduling.k8s.io",
-    version: "v1alpha2",
-    plural: "podgroups",
-    kind: "PodGroup",
-    is_namespaced: true,
-};
+pub const POD_GROUPS: Resource = Resource::namespaced("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup");
 
 /// A list of templates for the `PodGroups` of one object, for example a Job.
 #[derive(Clone, Debug, Deserialize)]
@@ -69,7 +51,7 @@ impl Workload {
     /// Returns the name of the Job in `spec.controllerRef`; `None` if the field is absent or names another kind.
     fn referenced_job_name(&self) -> Option<&Text> {
         let of = self.spec.controller_ref.as_ref()?;
-        (of.api_group == JOBS.group && of.kind == JOBS.kind && !of.name.is_empty()).then_some(&of.name)
+        (of.api_group == JOBS.group() && of.kind == JOBS.kind() && !of.name.is_empty()).then_some(&of.name)
     }
 
     /// Builds the Workload, with one template, which a forecast (a sync without requests) uses instead of the server's answer.

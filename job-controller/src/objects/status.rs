@@ -1,12 +1,12 @@
 //! The status of a Job, as it is read and written.
 
 use common::{
-    conditions::{self, Condition, seconds},
-    json::null_as_default,
-    meta::Uid,
+    conditions::{Condition, seconds},
+    json::{null_as_default, null_if_default},
+    prelude::*,
 };
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// Condition types in the status of a Job.
 pub mod condition_types {
@@ -83,11 +83,6 @@ pub struct JobStatus {
 }
 
 impl JobStatus {
-    /// Whether a condition of type `kind` exists and has the status `True`.
-    pub fn has_true_condition(&self, kind: &str) -> bool {
-        conditions::is_true(&self.conditions, kind)
-    }
-
     /// Whether the condition `Complete` or `Failed` is `True`.
     pub fn is_finished(&self) -> bool {
         self.finished_condition().is_some()
@@ -99,11 +94,6 @@ impl JobStatus {
             |c: &&Condition| c.is_true() && (c.kind == condition_types::COMPLETE || c.kind == condition_types::FAILED);
         self.conditions.iter().find(terminal)
     }
-}
-
-/// Serializes default values as null, so that a merge patch removes the field.
-fn null_if_default<T: Default + PartialEq + Serialize, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
-    if *value == T::default() { to.serialize_none() } else { value.serialize(to) }
 }
 
 #[cfg(test)]
@@ -118,17 +108,8 @@ mod tests {
         let written = serde_json::to_value(JobStatus { ready: Some(0), ..JobStatus::default() }).unwrap();
         assert_eq!(written["ready"], 0);
         assert_eq!(written["uncountedTerminatedPods"], json!({"succeeded": null, "failed": null}));
-        for field in [
-            "conditions",
-            "startTime",
-            "completionTime",
-            "active",
-            "terminating",
-            "succeeded",
-            "failed",
-            "completedIndexes",
-            "failedIndexes",
-        ] {
+        let counters = ["active", "terminating", "succeeded", "failed", "completedIndexes", "failedIndexes"];
+        for field in ["conditions", "startTime", "completionTime"].into_iter().chain(counters) {
             assert_eq!(written.as_object().unwrap()[field], Value::Null, "{field}");
         }
     }

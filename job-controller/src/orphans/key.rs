@@ -2,11 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use common::{
-    intern::Text,
-    meta::{Meta, Uid},
-    queue::QueueKey,
-};
+use common::prelude::*;
 
 /// One Pod, or all Pods of one Job, that may carry a leftover finalizer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,7 +30,11 @@ impl OrphanKey {
         Self::Pod { namespace: meta.namespace.clone(), name: Arc::clone(&meta.name) }
     }
 
-    pub(crate) fn for_job(namespace: &Text, name: &str, uid: &Uid) -> Self {
+    pub(crate) fn for_job(meta: &Meta) -> Self {
+        Self::for_owner(&meta.namespace, &meta.name, &meta.uid)
+    }
+
+    pub(crate) fn for_owner(namespace: &Text, name: &str, uid: &Uid) -> Self {
         Self::Job { namespace: namespace.clone(), name: Text::new(name), uid: uid.clone() }
     }
 }

@@ -1,11 +1,62 @@
-//! Decides when a finished Job is deleted.
+//! Decides when a finished Job is deleted. Pure code: no requests, no clock, no randomness.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use common::prelude::*;
 use jiff::{SignedDuration, Timestamp};
 
-use super::plan::Plan;
-use crate::objects::Job;
+use crate::{jobs::plan::format_whole_seconds, objects::Job};
+
+/// The input of one sync: a Job and the current time.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The Job as cached; the cache may be stale.
+    pub job: Arc<Job>,
+    /// The time at which the sync started.
+    pub now: Timestamp,
+}
+
+/// The decision whether a Job is deleted now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// The Job has not finished, is already terminating, or has no time to live.
+    KeepJob,
+    /// The sync fails, because the status does not contain the finish time.
+    NoFinishTime,
+    /// The time to live has not ended yet.
+    WaitForExpiry {
+        /// The time until the end of the time to live, never zero.
+        time_to_expiry: Duration,
+        /// Whether the finish time is in the future, because the clock of its writer is ahead.
+        is_finish_time_in_future: bool,
+    },
+    /// The time to live has ended. The Job is deleted if a read from the API server confirms the decision.
+    DeleteJob {
+        /// The time since the end of the time to live.
+        time_since_expiry: Duration,
+    },
+}
+
+impl SyncPlan for Plan {
+    fn situation(&self) -> String {
+        let is_to_stay = *self == Self::KeepJob;
+        if is_to_stay { "the Job is not to be removed" } else { "the Job has finished" }.to_owned()
+    }
+
+    fn wait_reasons(&self) -> Vec<String> {
+        match self {
+            Self::KeepJob | Self::DeleteJob { .. } => Vec::new(),
+            Self::NoFinishTime => vec!["the status does not contain the finish time".to_owned()],
+            Self::WaitForExpiry { time_to_expiry, .. } => {
+                vec![format!("it is removed in {}", format_whole_seconds(*time_to_expiry))]
+            }
+        }
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        if let Self::WaitForExpiry { time_to_expiry, .. } = self { Some(*time_to_expiry) } else { None }
+    }
+}
 
 /// The time at which a Job is deleted because its time to live ends, or the reason why it is not deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +92,8 @@ pub fn decide(job: &Job, now: Timestamp) -> Plan {
         Expiry::NeverExpires => Plan::KeepJob,
         Expiry::NoFinishTime => Plan::NoFinishTime,
         Expiry::ExpiresAt(at) => match Duration::try_from(at.duration_since(now)) {
-            Ok(left) if !left.is_zero() => Plan::WaitForExpiry {
-                time_to_expiry: left,
+            Ok(time_to_expiry) if !time_to_expiry.is_zero() => Plan::WaitForExpiry {
+                time_to_expiry,
                 is_finish_time_in_future: finish_time(job).is_some_and(|at| at > now),
             },
             _ => Plan::DeleteJob { time_since_expiry: now.duration_since(at).unsigned_abs() },
@@ -71,28 +122,19 @@ mod tests {
     /// JOB-62.
     #[test]
     fn a_job_is_deleted_after_its_time_to_live_and_not_before() {
+        let wait = |seconds: u64, is_finish_time_in_future: bool| Plan::WaitForExpiry {
+            time_to_expiry: Duration::from_secs(seconds),
+            is_finish_time_in_future,
+        };
+        let delete = |milliseconds: u64| Plan::DeleteJob { time_since_expiry: Duration::from_millis(milliseconds) };
         for (finish, ttl, now, plan) in [
-            (
-                0,
-                100,
-                sync_time_plus_seconds(40),
-                Plan::WaitForExpiry { time_to_expiry: Duration::from_secs(60), is_finish_time_in_future: false },
-            ),
-            (0, 100, sync_time_plus_seconds(100), Plan::DeleteJob { time_since_expiry: Duration::ZERO }),
-            (
-                0,
-                0,
-                sync_time_plus_seconds(0) + Duration::from_millis(200),
-                Plan::DeleteJob { time_since_expiry: Duration::from_millis(200) },
-            ),
-            (
-                300,
-                0,
-                sync_time_plus_seconds(0),
-                Plan::WaitForExpiry { time_to_expiry: Duration::from_secs(300), is_finish_time_in_future: true },
-            ),
+            (0, 100, 40_000, wait(60, false)),
+            (0, 100, 100_000, delete(0)),
+            (0, 0, 200, delete(200)),
+            (300, 0, 0, wait(300, true)),
         ] {
             let job = with(json!(ttl), json!([finished("Complete", finish)]));
+            let now = sync_time_plus_seconds(0) + Duration::from_millis(now);
             assert_eq!(decide(&job, now), plan, "{finish} {ttl} {now}");
         }
     }

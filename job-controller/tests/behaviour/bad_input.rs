@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use common::{clock::Clock, settings::OperatorSettings};
+use common::{prelude::*, settings::OperatorSettings};
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use jiff::SignedDuration;

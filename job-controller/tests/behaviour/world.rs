@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use common::{clock::Clock, settings::OperatorSettings};
+use common::{prelude::*, settings::OperatorSettings};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use sandbox::{Builder, Change, ConnectionCut, ResponseBody, Sandbox, Write, loops::Loops, nodes::Nodes};

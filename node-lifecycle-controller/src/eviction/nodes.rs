@@ -2,8 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{clock::Instant, intern::Text, map::HashMap, meta::NamespacedName, taints::Taint};
-use parking_lot::Mutex;
+use common::{prelude::*, taints::Taint};
 
 /// Maximum age of a read of a node that may justify the deletion of a Pod, counted from the time when the read was sent.
 const MAX_READ_AGE: Duration = Duration::from_secs(1);
@@ -18,9 +17,6 @@ pub(crate) enum NodeReadState {
     /// The `NoExecute` taints of the node on the server; `None` if the node does not exist.
     ReadTaints(Option<Arc<[Taint]>>),
 }
-
-/// The recent reads of nodes. Syncs add reads; the handler of nodes removes the read of a node that has changed.
-pub(super) type SharedNodeReads = Arc<Mutex<NodeReads>>;
 
 /// A started or completed read of a node.
 struct NodeRead {
@@ -43,10 +39,10 @@ impl NodeReads {
 
     /// Stores the result of a read that the sync of `pod` started; a failed read is removed. Ignores the answer if the node has
     /// changed since the read started, or if the sync of another Pod has started a new read.
-    pub(super) fn end_read(&mut self, node: &str, pod: &NamespacedName, view: NodeReadState) {
-        match (self.0.get_mut(node).filter(|read| read.reading_pod == *pod), view) {
+    pub(super) fn end_read(&mut self, node: &str, pod: &NamespacedName, state: NodeReadState) {
+        match (self.0.get_mut(node).filter(|read| read.reading_pod == *pod), state) {
             (Some(_), NodeReadState::NotRead) => _ = self.0.remove(node),
-            (Some(read), view) => read.state = view,
+            (Some(read), state) => read.state = state,
             (None, _) => {}
         }
     }

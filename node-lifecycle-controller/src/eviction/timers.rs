@@ -1,29 +1,17 @@
 //! The timers of Pods that may stay on a tainted node for a limited time.
 
-use std::sync::Arc;
-
-use common::{
-    map::HashMap,
-    meta::{NamespacedName, Uid},
-};
+use common::prelude::*;
 use parking_lot::Mutex;
 
-use super::{
-    plan::{Plan, PodAction},
-    snapshot::DeletionTimer,
-};
+use super::decide::{DeletionTimer, Plan, PodAction};
 
-/// Timers by namespace and name of their Pod. Clones share the same timers.
-#[derive(Clone, Default)]
-pub(super) struct DeletionTimers(Arc<Mutex<HashMap<NamespacedName, DeletionTimer>>>);
+/// Timers by namespace and name of their Pod.
+#[derive(Default)]
+pub(super) struct DeletionTimers(Mutex<HashMap<NamespacedName, DeletionTimer>>);
 
 impl DeletionTimers {
     pub(super) fn get(&self, key: &NamespacedName) -> Option<DeletionTimer> {
         self.0.lock().get(key).cloned()
-    }
-
-    pub(super) fn contains(&self, key: &NamespacedName) -> bool {
-        self.0.lock().contains_key(key)
     }
 
     pub(super) fn is_empty(&self) -> bool {

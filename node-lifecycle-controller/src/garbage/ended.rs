@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeSet, ops::Bound, sync::Arc};
 
-use common::{informer::SharedInformer, meta::Meta, pods::Phase, store::CacheEvent};
+use common::{pods::Phase, prelude::*};
 use parking_lot::Mutex;
 
 use super::decide::compare_removal_order;
@@ -39,11 +39,11 @@ impl Eq for ByRemovalOrder {}
 
 impl FinishedPods {
     /// Returns the finished Pods of a cache. A handler of the cache keeps them up to date.
-    pub(super) fn follow_informer(pods: &SharedInformer<CachedPod>) -> Arc<Mutex<Self>> {
-        let ended = Arc::new(Mutex::new(Self::default()));
-        let followed = Arc::clone(&ended);
-        pods.add_handler(Box::new(move |event, _| followed.lock().apply_event(event)));
-        ended
+    pub(super) fn follow_informer(pod_informer: &SharedInformer<CachedPod>) -> Arc<Mutex<Self>> {
+        let finished_pods = Arc::new(Mutex::new(Self::default()));
+        let updated_pods = Arc::clone(&finished_pods);
+        pod_informer.add_handler(Box::new(move |event, _| updated_pods.lock().apply_event(event)));
+        finished_pods
     }
 
     fn apply_event(&mut self, event: &CacheEvent<CachedPod>) {
@@ -72,13 +72,9 @@ impl FinishedPods {
 
     /// Removes a Pod that can no longer be decoded, so that only its metadata is known.
     fn remove_by_metadata(&mut self, meta: &Meta) {
-        for evicted in [false, true] {
-            let pod = CachedPod {
-                meta: meta.clone(),
-                phase: Phase::Failed,
-                is_evicted_by_kubelet: evicted,
-                ..CachedPod::default()
-            };
+        for is_evicted_by_kubelet in [false, true] {
+            let meta = meta.clone();
+            let pod = CachedPod { meta, phase: Phase::Failed, is_evicted_by_kubelet, ..CachedPod::default() };
             self.0.remove(&ByRemovalOrder(Arc::new(pod)));
         }
     }
@@ -87,9 +83,9 @@ impl FinishedPods {
         self.0.len()
     }
 
-    /// Returns at most `count` Pods that follow `last` in the order of removal; `None` starts with the first Pod.
-    pub(super) fn pods_after(&self, count: usize, last: Option<&Arc<CachedPod>>) -> Vec<Arc<CachedPod>> {
-        let from = last.map_or(Bound::Unbounded, |last| Bound::Excluded(ByRemovalOrder(Arc::clone(last))));
+    /// Returns at most `count` Pods that follow `last_pod` in the order of removal; `None` starts with the first Pod.
+    pub(super) fn pods_after(&self, count: usize, last_pod: Option<&Arc<CachedPod>>) -> Vec<Arc<CachedPod>> {
+        let from = last_pod.map_or(Bound::Unbounded, |last| Bound::Excluded(ByRemovalOrder(Arc::clone(last))));
         self.0.range((from, Bound::Unbounded)).take(count).map(|ended| Arc::clone(&ended.0)).collect()
     }
 }
@@ -101,7 +97,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{garbage::snapshot::MAX_FINISHED_PODS_PER_CHUNK, world};
+    use crate::{garbage::decide::MAX_FINISHED_PODS_PER_CHUNK, world};
 
     thread_local! {
         pub(super) static REMOVAL_ORDER_COMPARISON_COUNT: Cell<usize> = const { Cell::new(0) };

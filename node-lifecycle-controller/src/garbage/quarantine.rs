@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use common::{clock::Instant, intern::Text};
+use common::prelude::{Instant, Text};
 
 /// The missing nodes to which Pods are assigned, each with the time of the pass that first found it missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

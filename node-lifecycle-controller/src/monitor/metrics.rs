@@ -7,9 +7,8 @@ use std::{
 
 use common::{
     api,
-    intern::Text,
     metrics::{Counter, Counters, Gauge, Gauges, Histogram, Metrics, Stability, exponential_buckets},
-    runtime::LoopContext,
+    prelude::*,
 };
 use parking_lot::Mutex;
 
@@ -21,13 +20,6 @@ use super::outage::MonitorOutage;
 /// unlimited; further zones share one value. When all values are taken, a zone without nodes gives its value to a new zone.
 const MAX_ZONES: usize = 256;
 const OTHER_ZONES_LABEL: &str = "(other zones)";
-
-/// Whether a zone with its own value of the label `zone` has nodes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ZonePresence {
-    Present,
-    Vanished,
-}
 
 /// Metric families of the node monitor.
 pub(crate) struct MonitorMetrics {
@@ -52,7 +44,8 @@ pub(crate) struct MonitorMetrics {
     failed_writes_total: Counters,
     /// Number of nodes that are not tainted because of the flag `--node-taint-max-share`.
     pub(crate) nodes_blocked_by_max_share: Gauge,
-    zone_presences: Mutex<BTreeMap<Text, ZonePresence>>,
+    /// Zones with their own value of the label `zone`. The value is false for a zone that has lost its last node.
+    has_nodes_by_zone: Mutex<BTreeMap<Text, bool>>,
 }
 
 impl MonitorMetrics {
@@ -121,44 +114,38 @@ impl MonitorMetrics {
                 "Failed changes of conditions and NoExecute taints of nodes, by class of error",
                 &["error"],
             ),
-            zone_presences: Mutex::default(),
+            has_nodes_by_zone: Mutex::default(),
         }
     }
 
     /// Updates the gauge of the time without decisions before every scrape of the metrics.
-    pub(crate) fn update_outage_on_scrape(&self, context: &LoopContext, blindness: &Arc<MonitorOutage>) {
-        let blind = self.outage_seconds.clone();
-        let blindness = Arc::downgrade(blindness);
+    pub(crate) fn update_outage_on_scrape(&self, context: &LoopContext, outage: &Arc<MonitorOutage>) {
+        let (outage_seconds, outage) = (self.outage_seconds.clone(), Arc::downgrade(outage));
         context.metrics.run_before_each_scrape(move || {
-            let Some(blindness) = blindness.upgrade() else { return };
-            blind.set(blindness.outage_duration().map_or(0.0, |time| time.as_secs_f64()));
+            let Some(outage) = outage.upgrade() else { return };
+            outage_seconds.set(outage.outage_duration().map_or(0.0, |time| time.as_secs_f64()));
         });
     }
 
     /// Returns the label value of a zone that has nodes; `OTHER_ZONES_LABEL` if all values are taken.
     fn zone_label<'a>(&self, zone: &'a Text) -> &'a str {
-        let mut known = self.zone_presences.lock();
-        if let Some(presence) = known.get_mut(zone) {
-            *presence = ZonePresence::Present;
+        let mut known = self.has_nodes_by_zone.lock();
+        if let Some(has_nodes) = known.get_mut(zone) {
+            *has_nodes = true;
             return zone;
         }
         if known.len() >= MAX_ZONES {
-            let vanished = known.iter().find(|(_, presence)| **presence == ZonePresence::Vanished);
+            let vanished = known.iter().find(|(_, has_nodes)| !**has_nodes);
             let Some(vanished) = vanished.map(|(zone, _)| zone.clone()) else { return OTHER_ZONES_LABEL };
             known.remove(&vanished);
-            self.remove_zone(&vanished);
+            for gauges in [&self.zone_health, &self.zone_size, &self.unhealthy_nodes_in_zone] {
+                gauges.remove(&[&vanished]);
+            }
+            self.evictions.remove(&[&vanished]);
         }
-        known.insert(zone.clone(), ZonePresence::Present);
+        known.insert(zone.clone(), true);
         self.evictions.with_label_values(&[zone]).inc_by(0);
         zone
-    }
-
-    /// Removes the label value of a zone from all metrics.
-    fn remove_zone(&self, zone: &str) {
-        for gauges in [&self.zone_health, &self.zone_size, &self.unhealthy_nodes_in_zone] {
-            gauges.remove(&[zone]);
-        }
-        self.evictions.remove(&[zone]);
     }
 
     /// Counts a node of this zone that got its `NoExecute` taint.
@@ -166,7 +153,6 @@ impl MonitorMetrics {
         self.evictions.with_label_values(&[self.zone_label(zone)]).inc();
     }
 
-    /// Counts a failed change of a node by the class of its error.
     pub(crate) fn count_failed_write(&self, error: &api::Error) {
         self.failed_writes_total.with_label_values(&[error.metric_label()]).inc();
     }
@@ -174,15 +160,15 @@ impl MonitorMetrics {
     /// Updates the metrics of zones with nodes, and shows 0 nodes for zones that have lost their last node.
     pub(crate) fn update_zones(&self, zones: &BTreeMap<Text, ZoneStatus>, vanished: &BTreeSet<Text>) {
         for zone in vanished {
-            if let Some(presence) = self.zone_presences.lock().get_mut(zone) {
-                *presence = ZonePresence::Vanished;
+            if let Some(has_nodes) = self.has_nodes_by_zone.lock().get_mut(zone) {
+                *has_nodes = false;
                 self.set_zone_gauges(zone, NodeCounts::default());
             }
         }
-        for (zone, standing) in zones {
+        for (zone, status) in zones {
             let label = self.zone_label(zone);
             if label != OTHER_ZONES_LABEL {
-                self.set_zone_gauges(label, standing.node_counts);
+                self.set_zone_gauges(label, status.node_counts);
             }
         }
     }
@@ -202,8 +188,8 @@ mod tests {
     use crate::disruption::ZoneState;
 
     fn zones(names: impl IntoIterator<Item = usize>) -> BTreeMap<Text, ZoneStatus> {
-        let standing = ZoneStatus { state: ZoneState::Normal, node_counts: NodeCounts { ready: 1, not_ready: 0 } };
-        names.into_iter().map(|n| (Text::new(&format!("z{n:03}")), standing)).collect()
+        let status = ZoneStatus { state: ZoneState::Normal, node_counts: NodeCounts { ready: 1, not_ready: 0 } };
+        names.into_iter().map(|n| (Text::new(&format!("z{n:03}")), status)).collect()
     }
 
     fn lines(registry: &Metrics, name: &str) -> Vec<String> {
@@ -225,10 +211,8 @@ mod tests {
             assert!(all.contains(&format!("{name}zone=\"z511\"}} 1")), "{name}: {all:?}");
         }
         let last_but_one = "node_collector_zone_size{zone=\"z510\"} 0".to_owned();
-        assert!(
-            lines(&registry, "node_collector_zone_size{").contains(&last_but_one),
-            "the zone without nodes is still served, as in upstream"
-        );
+        let sizes = lines(&registry, "node_collector_zone_size{");
+        assert!(sizes.contains(&last_but_one), "the zone without nodes is still served, as in upstream");
     }
 
     /// NODE-74.

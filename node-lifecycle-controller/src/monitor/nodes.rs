@@ -3,20 +3,17 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use common::{
-    api::{self, PatchFormat},
-    conditions::seconds,
-    io::{ObjectRole, RefusalClass, Request},
-    object::Object as _,
-};
-use serde::{Deserialize, Deserializer, de::Error as _};
-use serde_json::{Value, value::RawValue};
+use common::{api::PatchFormat, conditions::seconds, prelude::*};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
-use super::{
-    change::NodeChange,
-    notes::{Io, MonitorNote, MonitorQuery},
+use super::{NodeMonitor, taints_and_labels::decide::outdated_label_copies};
+use crate::{
+    heartbeats::read_lease_renewal,
+    objects::{NODES, Node},
+    taints::{self, TaintCause, TaintChange},
 };
-use crate::objects::{LEASES, Lease, NODE_LEASE_NAMESPACE, NODES, Node};
 
 /// Number of nodes for which one loop of the node monitor sends requests concurrently.
 pub(super) const MAX_NODES_WITH_CONCURRENT_REQUESTS: usize = 8;
@@ -28,83 +25,146 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 /// State of a node on the server. The taints are kept as JSON, so that a write preserves fields unknown to this program.
 pub(super) struct LiveNode {
     pub(super) node: Arc<Node>,
-    pub(super) taints_json: Vec<Value>,
+    taints_json: Vec<Value>,
 }
 
-impl<'de> Deserialize<'de> for LiveNode {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Wire {
-            #[serde(default)]
-            spec: Spec,
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NodeTaints {
+    spec: SpecTaints,
+}
+
+#[derive(Default, Deserialize)]
+struct SpecTaints {
+    taints: Option<Vec<Value>>,
+}
+
+/// Purpose of a change of a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeChange {
+    /// Removes the `NoExecute` taints, so that the Pods of the node are not evicted.
+    RemoveNoExecute,
+    /// Replaces a `NoExecute` taint that no longer fits the condition `Ready`.
+    ReplaceNoExecute,
+    /// Adds the `NoExecute` taint of a node that has waited for it.
+    AddNoExecute,
+    /// Updates the taints and labels that follow from the conditions and labels of the node.
+    SyncTaintsAndLabels,
+}
+
+impl NodeChange {
+    /// Returns the taints and labels to change. A `NoExecute` taint is added only if `may_be_tainted` is true.
+    fn required_edit(self, node: &Node, may_be_tainted: bool) -> (TaintChange, Vec<(&'static str, Text)>) {
+        let to_taint_of = |cause: Option<TaintCause>| {
+            cause.map_or_else(TaintChange::default, |cause| taints::change_to_taint_of_cause(node, cause))
+        };
+        let cause = TaintCause::for_node(node);
+        let taint_change = match self {
+            Self::RemoveNoExecute => taints::removal_of_monitor_taints(node),
+            Self::ReplaceNoExecute => {
+                to_taint_of(cause.filter(|cause| taints::has_taint_of_cause(node, cause.opposite())))
+            }
+            Self::AddNoExecute => to_taint_of(cause.filter(|_| may_be_tainted)),
+            Self::SyncTaintsAndLabels => return (taints::no_schedule_taint_change(node), outdated_label_copies(node)),
+        };
+        (taint_change, Vec::new())
+    }
+
+    fn verb_text(self) -> &'static str {
+        match self {
+            Self::RemoveNoExecute => "remove the NoExecute taints of",
+            Self::ReplaceNoExecute => "replace the NoExecute taint of",
+            Self::AddNoExecute => "add the NoExecute taint to",
+            Self::SyncTaintsAndLabels => "update taints and labels of",
         }
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Spec {
-            taints: Option<Vec<Value>>,
-        }
-        let text = Box::<RawValue>::deserialize(deserializer)?;
-        let mut node: Node = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
-        node.drop_unneeded_fields();
-        let Wire { spec } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
-        Ok(Self { node: Arc::new(node), taints_json: spec.taints.unwrap_or_default() })
     }
 }
 
-/// Reads a node from the server and records its state. Returns `None` in a forecast, which sends nothing.
-pub(super) async fn read_node(name: &Arc<str>, why: &'static str, io: Io<'_>) -> Result<Option<LiveNode>, api::Error> {
-    let live = io.send_and_decode::<LiveNode>(Request::get(NODES, &"".into(), name).with_reason(why)).await;
-    let live = live.map_err(|refusal| refusal.error)?;
+/// Returns the strategic merge patch of an edit. `taints_json` is the current list of taints.
+fn edit_patch(
+    taint_change: &TaintChange,
+    labels: &[(&'static str, Text)],
+    taints_json: &[Value],
+    now: Timestamp,
+) -> Value {
+    let mut patch = json!({});
+    if !labels.is_empty() {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value)));
+        patch["metadata"]["labels"] = Value::Object(labels.collect::<Map<_, _>>());
+    }
+    if !taint_change.is_empty() {
+        let taints = taints::apply_taint_change(taints_json, taint_change, &seconds::format_rfc3339(now));
+        patch["spec"]["taints"] = if taints.is_empty() { Value::Null } else { Value::Array(taints) };
+    }
+    patch
+}
+
+/// Sends a request, and decodes the node in the answer; `None` in a forecast.
+pub(super) async fn send_and_decode_node<C: Sync>(
+    request: Request,
+    io: Io<'_, C>,
+) -> Result<Option<LiveNode>, Refusal> {
+    let answer = io.send(request).await?;
+    let Some(mut node) = answer.decode::<Node>()? else { return Ok(None) };
+    node.drop_unneeded_fields();
+    let NodeTaints { spec } = answer.decode()?.unwrap_or_default();
+    Ok(Some(LiveNode { node: Arc::new(node), taints_json: spec.taints.unwrap_or_default() }))
+}
+
+/// Sends a request, and decodes and records the node in the answer; `None` in a forecast.
+pub(super) async fn send_and_record_node<C: AsRef<NodeMonitor> + Sync>(
+    request: Request,
+    io: Io<'_, C>,
+) -> Result<Option<LiveNode>, Refusal> {
+    let live = send_and_decode_node(request, io).await?;
     if let Some(live) = &live {
-        io.apply_memory_note(MonitorNote::NodeStateReceived(Arc::clone(&live.node)));
+        io.update_memory(|controller| controller.as_ref().heartbeats.record_read_node(&live.node));
     }
     Ok(live)
 }
 
 /// Reads a node from the server, and makes the change that its state requires. Returns whether the node was changed.
-pub(super) async fn change_node(
-    known: &Arc<Node>,
+pub(super) async fn change_node<C: AsRef<NodeMonitor> + Sync>(
+    cached_node: &Arc<Node>,
     change: NodeChange,
     why: impl Into<Cow<'static, str>>,
-    io: Io<'_>,
-) -> Result<bool, api::Error> {
-    let why = why.into();
+    io: Io<'_, C>,
+) -> Result<bool, Refusal> {
+    let (name, why) = (&cached_node.metadata.name, why.into());
     let mut attempt = 1;
     loop {
-        let live = match read_node(&known.metadata.name, "changes are made to its current state", io).await {
-            Err(error) if error.is_not_found() => return Ok(false),
+        let read = Request::get(NODES, &"".into(), name).with_reason("changes are made to its current state");
+        let live = match send_and_record_node(read, io).await {
+            Err(refusal) if refusal.error.is_not_found() => return Ok(false),
             live => live?,
         };
-        if live.as_ref().is_some_and(|live| live.node.metadata.uid != known.metadata.uid) {
+        if live.as_ref().is_some_and(|live| live.node.metadata.uid != cached_node.metadata.uid) {
             io.explain_deviation("another Node has its name");
             return Ok(false);
         }
         // While the node was read, a heartbeat may have arrived, other nodes may have failed, or events may have ceased.
-        let may_be_tainted = || io.observe_again(MonitorQuery::MayBeTainted(Arc::clone(&known.metadata.name)));
-        let is_due = change != NodeChange::AddNoExecute || may_be_tainted().unwrap_or(true);
+        let may_be_tainted = io.observe_again(|controller| {
+            let monitor = controller.as_ref();
+            let may_be_tainted = || monitor.node_records.lock().may_be_tainted(name, monitor.now());
+            (change == NodeChange::AddNoExecute).then(may_be_tainted)
+        });
         // In a forecast, nothing was read, so the cached state of the node is used.
-        let (node, taints) = live.as_ref().map_or((known, &[][..]), |live| (&live.node, &*live.taints_json));
-        let edit = change.required_edit(node, is_due);
-        if edit.is_empty() {
-            io.explain_deviation(format!("Node {} no longer needs a change", node.metadata.name));
+        let (node, taints) = live.as_ref().map_or((cached_node, &[][..]), |live| (&live.node, &*live.taints_json));
+        let (taint_change, labels) = change.required_edit(node, may_be_tainted.unwrap_or(true));
+        if taint_change.is_empty() && labels.is_empty() {
+            io.explain_deviation(format!("Node {name} no longer needs a change"));
             return Ok(false);
         }
-        let body = io.encode_body(|| edit.merge_patch(taints, &seconds::format_rfc3339(io.now())));
-        let request =
-            Request::patch(NODES, &node.metadata, PatchFormat::Strategic, body).with_role(ObjectRole::SyncedObject);
-        match io
-            .send_and_decode::<LiveNode>(request.with_verb_text(change.request_reason()).with_reason(why.clone()))
-            .await
-        {
-            Ok(changed) => {
-                if let Some(changed) = changed {
-                    io.apply_memory_note(MonitorNote::NodeStateReceived(changed.node));
-                }
-                return Ok(true);
-            }
-            Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(false),
+        let body = io.encode_body(|| edit_patch(&taint_change, &labels, taints, io.now()));
+        let request = Request::patch(NODES, &node.metadata, PatchFormat::Strategic, body)
+            .with_role(ObjectRole::SyncedObject)
+            .with_verb_text(change.verb_text())
+            .with_reason(why.clone());
+        match send_and_record_node(request, io).await {
+            Ok(_) => return Ok(true),
+            Err(refusal) if refusal.is_not_found() => return Ok(false),
             Err(refusal) if refusal.class == RefusalClass::VersionConflict && attempt < MAX_CHANGE_ATTEMPTS => {}
-            Err(refusal) => return Err(refusal.error),
+            Err(refusal) => return Err(refusal),
         }
         attempt += 1;
         io.pause_with_jitter(CONFLICT_PAUSE, 1.0).await;
@@ -112,20 +172,18 @@ pub(super) async fn change_node(
 }
 
 /// Reads the Lease of a node, and returns whether the server has a renewal that this process has not seen.
-pub(super) async fn has_unseen_lease_renewal(node: &Node, io: Io<'_>) -> Result<bool, api::Error> {
+pub(super) async fn has_unseen_lease_renewal<C: AsRef<NodeMonitor> + Sync>(
+    node: &Node,
+    io: Io<'_, C>,
+) -> Result<bool, Refusal> {
     let name = &node.metadata.name;
-    let request = Request::get(LEASES, &NODE_LEASE_NAMESPACE.into(), name);
-    let lease = match io.send_and_decode::<Lease>(request.with_reason("the node may have renewed it meanwhile")).await {
-        Err(refusal) if refusal.error.is_not_found() => None,
-        Err(refusal) => return Err(refusal.error),
-        Ok(lease) => lease,
-    };
-    io.apply_memory_note(MonitorNote::LeaseReadSucceeded);
-    let Some(renewal) = lease.map(|lease| lease.renew_time()) else { return Ok(false) };
-    let is_news = io.observe_again(MonitorQuery::IsNewLeaseRenewal(Arc::clone(name), renewal)).unwrap_or(false);
-    if is_news {
-        io.apply_memory_note(MonitorNote::LeaseRenewed(Arc::clone(name), renewal));
+    let renew_time = read_lease_renewal(name, io).await?;
+    let is_new = io.observe_again(|controller| {
+        Some(controller.as_ref().node_records.lock().is_new_lease_renewal(name, renew_time?))
+    });
+    io.update_memory(|controller| controller.as_ref().heartbeats.record_read_lease(name, renew_time));
+    if is_new == Some(true) {
         io.explain_deviation(format!("Node {name} has renewed its Lease"));
     }
-    Ok(is_news)
+    Ok(is_new == Some(true))
 }

@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{clock::Instant, runtime::LoopContext};
+use common::{metrics::Counter, prelude::*};
 use parking_lot::Mutex;
 
 use crate::node_records::NodeRecords;
@@ -22,41 +22,39 @@ pub(crate) struct MonitorOutage {
     was_last_pass_in_outage: Mutex<bool>,
 }
 
-/// Difference between a pass and the previous one: only one of the two passes made decisions about nodes.
-pub(super) enum OutageChange {
-    /// The previous pass made decisions, this pass did not.
-    Began,
-    /// The previous pass made no decisions, this pass did.
-    Ended,
-}
-
 impl MonitorOutage {
-    pub(super) fn new(context: LoopContext, fleet: Arc<Mutex<NodeRecords>>) -> Self {
-        let started = context.clock.monotonic_now();
+    pub(super) fn new(context: LoopContext, node_records: Arc<Mutex<NodeRecords>>) -> Self {
+        let started_at = context.clock.monotonic_now();
         Self {
             context,
-            node_records: fleet,
-            started_at: started,
-            outage_since: Mutex::new(Some(started)),
+            node_records,
+            started_at,
+            outage_since: Mutex::new(Some(started_at)),
             was_last_pass_in_outage: Mutex::default(),
         }
     }
 
-    /// Records whether a pass at `now` made no decisions, and returns the difference from the previous pass. `unseen_for` is
-    /// the age of the last event or answer from the server; `None` if that is recent.
+    /// Records a pass at `now`, with the reason if it made no decisions about nodes. The first such pass is logged and counted in
+    /// `outage_counter`. `time_without_contact` is the age of the last event or answer from the server; `None` if that is recent.
     pub(super) fn record_pass(
         &self,
-        is_blind: bool,
-        unseen_for: Option<Duration>,
+        outage_reason: Option<&str>,
+        time_without_contact: Option<Duration>,
         now: Instant,
-    ) -> Option<OutageChange> {
+        outage_counter: &Counter,
+    ) {
         let mut since = self.outage_since.lock();
-        *since =
-            is_blind.then(|| since.unwrap_or_else(|| saturating_sub_duration(now, unseen_for.unwrap_or_default())));
-        match (std::mem::replace(&mut *self.was_last_pass_in_outage.lock(), is_blind), is_blind) {
-            (false, true) => Some(OutageChange::Began),
-            (true, false) => Some(OutageChange::Ended),
-            _ => None,
+        let start = || now.checked_sub(time_without_contact.unwrap_or_default()).unwrap_or(now);
+        *since = outage_reason.map(|_| since.unwrap_or_else(start));
+        let was_in_outage = std::mem::replace(&mut *self.was_last_pass_in_outage.lock(), outage_reason.is_some());
+        let logger = "node-controller";
+        match outage_reason {
+            Some(why) if !was_in_outage => {
+                outage_counter.inc();
+                tracing::warn!(logger, why, "Nodes are not judged, because there is no live view of them");
+            }
+            None if was_in_outage => tracing::info!(logger, "Nodes are judged again, and all grace periods restart"),
+            _ => {}
         }
     }
 
@@ -66,13 +64,9 @@ impl MonitorOutage {
         let from =
             if self.context.settings.is_shadow() { self.started_at } else { self.context.write_gate.open_since()? };
         let now = self.context.clock.monotonic_now();
-        let unseen = self.node_records.lock().server_contact.time_without_contact(now);
-        let noted = self.outage_since.lock().map(|since| now.saturating_duration_since(since));
-        let longest = noted.max(unseen)?;
+        let time_without_contact = self.node_records.lock().server_contact.time_without_contact(now);
+        let outage = self.outage_since.lock().map(|since| now.saturating_duration_since(since));
+        let longest = outage.max(time_without_contact)?;
         Some(longest.min(now.saturating_duration_since(from)))
     }
-}
-
-fn saturating_sub_duration(now: Instant, by: Duration) -> Instant {
-    now.checked_sub(by).unwrap_or(now)
 }

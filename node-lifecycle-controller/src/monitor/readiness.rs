@@ -1,30 +1,20 @@
 //! Sets the condition `Ready` of Pods to `False` when their node is not ready.
 
-mod act;
 mod decide;
-mod observe;
-mod plan;
-mod snapshot;
 
 use std::sync::Arc;
 
 use common::{
-    controller::{Controller, Observation},
-    events::InvolvedObject,
-    informer::AnyInformer,
-    io::{Io, Requeue, SyncError},
-    meta::{NamespacedName, Uid},
+    conditions::{FALSE, seconds},
     pods::PODS,
+    prelude::*,
 };
 use jiff::Timestamp;
+use serde_json::json;
 
-use super::{
-    memory::NodeMonitor,
-    notes::{MonitorNote, MonitorQuery},
-};
-
-use plan::Plan;
-use snapshot::Snapshot;
+use self::decide::{Plan, Snapshot};
+use super::NodeMonitor;
+use crate::objects::READY_CONDITION;
 
 /// The loop that sets the condition `Ready` of Pods to `False` when their node is not ready.
 pub(crate) struct PodReadinessController(pub(super) Arc<NodeMonitor>);
@@ -33,34 +23,44 @@ impl Controller for PodReadinessController {
     type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = MonitorNote;
 
-    fn observe(&self, key: &NamespacedName, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
-        Ok(observe::observe(&self.0, key))
+    fn observe(&self, key: &NamespacedName, _: Timestamp) -> Result<Snapshot, NoSnapshot> {
+        let pod = self.0.caches.pod(key).ok_or(NoSnapshot::Gone)?;
+        let node_records = self.0.node_records.lock();
+        if let Some(outage) = node_records.server_contact.time_without_contact(self.0.now()) {
+            let why = format!("this process has had no live view of nodes for {}s", outage.as_secs());
+            return Err(NoSnapshot::waiting_because(why, self.0.heartbeats.node_monitor_period));
+        }
+        let node_ready_status = node_records.node(&pod.node_name).map(|node| node.ready_status());
+        Ok(Snapshot { pod, node_ready_status })
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, MonitorNote>) -> Result<Requeue, SyncError> {
-        act::act(snapshot, plan, io).await
+    /// Sends the planned request for one Pod, with the version in the snapshot as precondition; a conflict repeats the sync.
+    async fn act(Snapshot { pod, .. }: &Snapshot, plan: &Plan, io: Io<'_, Self>) -> Result<Requeue, SyncError> {
+        if !plan.marks_pod_not_ready {
+            return Ok(Requeue::AfterPlannedDelay);
+        }
+        let body = io.encode_body(|| {
+            let transition_time = seconds::format_rfc3339(io.now());
+            let condition = json!({"type": READY_CONDITION, "status": FALSE, "lastTransitionTime": transition_time});
+            json!({"status": {"conditions": [condition]}})
+        });
+        let request = Request::patch_status(PODS, &pod.meta, body).into_strategic_patch();
+        match io.send(request.with_verb_text("set its condition Ready to False").with_reason(plan.reason)).await {
+            Ok(_) => io.record_event(EventType::Warning, "NodeNotReady", "Node is not ready"),
+            Err(refusal) if refusal.is_not_found() => {}
+            Err(refusal) => {
+                return Err(SyncError::from_refusal(&format!("mark Pod {} as not ready", pod.meta.key()), &refusal));
+            }
+        }
+        Ok(Requeue::AfterPlannedDelay)
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
-        let meta = &snapshot.pod.meta;
-        (InvolvedObject::new(PODS, meta), meta.uid.clone())
-    }
-
-    fn apply_memory_note(&self, _: &Snapshot, note: MonitorNote) {
-        self.0.apply_note(note);
-    }
-
-    fn observe_again(&self, _: &Snapshot, question: MonitorQuery) -> Option<bool> {
-        Some(self.0.answer_query(question))
-    }
-
-    fn informers(&self) -> Vec<&dyn AnyInformer> {
-        self.0.informers()
+    fn object(snapshot: &Snapshot) -> InvolvedObject {
+        InvolvedObject::new(PODS, &snapshot.pod.meta)
     }
 }

@@ -1,66 +1,55 @@
 //! Keeps the `NoSchedule` taints and the copied labels of nodes up to date.
 
-mod act;
 pub(crate) mod decide;
-mod observe;
-mod plan;
-pub(crate) mod snapshot;
 
 use std::sync::Arc;
 
-use common::{
-    controller::{Controller, Observation},
-    events::InvolvedObject,
-    informer::AnyInformer,
-    io::{Io, Requeue, SyncError},
-    meta::{NamespacedName, Uid},
-};
+use common::prelude::*;
 use jiff::Timestamp;
 
+use self::decide::{Plan, Snapshot};
 use super::{
-    memory::NodeMonitor,
-    notes::{MonitorNote, MonitorQuery},
+    NodeMonitor,
+    nodes::{NodeChange, change_node},
 };
 use crate::objects::NODES;
 
-use plan::Plan;
-use snapshot::Snapshot;
-
 /// The loop that updates the `NoSchedule` taints and the copied labels of nodes; its keys are the names of nodes.
 pub(crate) struct NodeTaintAndLabelController(pub(super) Arc<NodeMonitor>);
+
+impl AsRef<NodeMonitor> for NodeTaintAndLabelController {
+    fn as_ref(&self) -> &NodeMonitor {
+        &self.0
+    }
+}
 
 impl Controller for NodeTaintAndLabelController {
     type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = MonitorNote;
 
-    fn observe(&self, key: &NamespacedName, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
-        Ok(observe::observe(&self.0, &key.name))
+    fn observe(&self, key: &NamespacedName, _: Timestamp) -> Result<Snapshot, NoSnapshot> {
+        let outage_duration = self.0.outage.outage_duration();
+        let node_records = self.0.node_records.lock();
+        node_records.node_snapshot(&key.name, self.0.now(), outage_duration).ok_or(NoSnapshot::Gone)
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, MonitorNote>) -> Result<Requeue, SyncError> {
-        act::act(snapshot, plan, io).await
+    async fn act(Snapshot { node, .. }: &Snapshot, plan: &Plan, io: Io<'_, Self>) -> Result<Requeue, SyncError> {
+        if !plan.change_lines.is_empty() {
+            let change = change_node(node, NodeChange::SyncTaintsAndLabels, plan.change_lines.join("; "), io);
+            if let Some(Err(refusal)) = io.await_unless_shutting_down(change).await {
+                let what = format!("update taints and labels of Node {}", node.metadata.name);
+                return Err(SyncError::from_refusal(&what, &refusal));
+            }
+        }
+        Ok(Requeue::AfterPlannedDelay)
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
-        let meta = &snapshot.node.metadata;
-        (InvolvedObject::new(NODES, meta), meta.uid.clone())
-    }
-
-    fn apply_memory_note(&self, _: &Snapshot, note: MonitorNote) {
-        self.0.apply_note(note);
-    }
-
-    fn observe_again(&self, _: &Snapshot, question: MonitorQuery) -> Option<bool> {
-        Some(self.0.answer_query(question))
-    }
-
-    fn informers(&self) -> Vec<&dyn AnyInformer> {
-        self.0.informers()
+    fn object(snapshot: &Snapshot) -> InvolvedObject {
+        InvolvedObject::new(NODES, &snapshot.node.metadata)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::clock::Instant;
+use common::prelude::Instant;
 
 use crate::objects::NodeName;
 
@@ -12,7 +12,8 @@ use crate::objects::NodeName;
 /// examined once per grace period.
 #[derive(Default)]
 pub(super) struct ExaminationSchedule {
-    changed: BTreeSet<NodeName>,
+    /// Nodes that the next pass examines. A pass removes the nodes that it has examined.
+    pub(super) changed_nodes: BTreeSet<NodeName>,
     pub(super) deadlines: BTreeSet<(Instant, NodeName)>,
 }
 
@@ -20,17 +21,7 @@ impl ExaminationSchedule {
     /// Returns the nodes that a pass at this time examines.
     pub(super) fn due_nodes(&self, now: Instant) -> BTreeSet<&NodeName> {
         let expired = self.deadlines.iter().take_while(|(due, _)| *due < now).map(|(_, name)| name);
-        self.changed.iter().chain(expired).collect()
-    }
-
-    /// Adds a node to the nodes that the next pass examines.
-    pub(super) fn add_changed_node(&mut self, name: &NodeName) {
-        self.changed.insert(name.clone());
-    }
-
-    /// Records that a node was examined or deleted, so that the next pass does not examine the node as a changed one.
-    pub(super) fn remove_changed_node(&mut self, name: &NodeName) {
-        self.changed.remove(name);
+        self.changed_nodes.iter().chain(expired).collect()
     }
 
     /// Replaces the deadline of a node. `deadline` is the copy in the record of the node.

@@ -266,7 +266,7 @@ fn a_lease_is_a_heartbeat_when_its_time_changes() {
     world.run_pass();
     let at = |second| Some(Timestamp::from_second(second).unwrap());
     let heard = |world: &NodeRecordsFixture| {
-        world.node_records.node_facts("n0", world.now, None).unwrap().time_since_last_heartbeat.as_secs()
+        world.node_records.node_snapshot("n0", world.now, None).unwrap().time_since_last_heartbeat.as_secs()
     };
     let mut renew = |renewal| {
         world.advance(10);
@@ -336,7 +336,7 @@ fn each_row_of_the_table_of_records() {
         world.advance(40);
         world.update_node("n", |node| node["status"]["conditions"] = after);
         let heard = |world: &NodeRecordsFixture| {
-            world.node_records.node_facts("n", world.now, None).unwrap().time_since_last_heartbeat.as_secs()
+            world.node_records.node_snapshot("n", world.now, None).unwrap().time_since_last_heartbeat.as_secs()
         };
         assert_eq!(heard(&world), heard_ago, "{row}");
         // A second arrival of the same renewal time is no heartbeat in any row.

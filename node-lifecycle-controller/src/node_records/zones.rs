@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{clock::Instant, intern::Text};
+use common::prelude::*;
 
 use crate::{
     disruption::{NodeCounts, ZoneSettings, ZoneState, ZoneStateChange, ZoneStatus},
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The counter of a zone that includes a node.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ZoneNodeCounter {
     /// A label of the node excludes it from the state of its zone.
     Excluded,
@@ -21,9 +21,9 @@ pub(super) enum ZoneNodeCounter {
 
 /// Counters, state, tainting rate and waiting nodes of one zone.
 pub(super) struct Zone {
-    count: NodeCounts,
+    node_counts: NodeCounts,
     excluded: usize,
-    state: ZoneState,
+    pub(super) state: ZoneState,
     pub(super) limiter: TaintRateLimiter,
     /// Nodes that wait for a taint, ordered by the start of their wait.
     pub(super) waiting_nodes: BTreeSet<(Instant, NodeName)>,
@@ -32,17 +32,22 @@ pub(super) struct Zone {
 }
 
 impl Zone {
-    fn new(limits: &ZoneSettings, now: Instant) -> Self {
-        let limiter = TaintRateLimiter::new(limits.eviction_rate, now);
-        let (count, waiting) = (NodeCounts::default(), BTreeSet::new());
-        Self { count, excluded: 0, state: ZoneState::Initial, limiter, waiting_nodes: waiting, is_in_metrics: false }
+    fn new(settings: &ZoneSettings, now: Instant) -> Self {
+        Self {
+            node_counts: NodeCounts::default(),
+            excluded: 0,
+            state: ZoneState::Initial,
+            limiter: TaintRateLimiter::new(settings.eviction_rate, now),
+            waiting_nodes: BTreeSet::new(),
+            is_in_metrics: false,
+        }
     }
 
-    fn counter(&mut self, counted: ZoneNodeCounter) -> &mut usize {
-        match counted {
+    fn counter(&mut self, counter: ZoneNodeCounter) -> &mut usize {
+        match counter {
             ZoneNodeCounter::Excluded => &mut self.excluded,
-            ZoneNodeCounter::Ready => &mut self.count.ready,
-            ZoneNodeCounter::NotReady => &mut self.count.not_ready,
+            ZoneNodeCounter::Ready => &mut self.node_counts.ready,
+            ZoneNodeCounter::NotReady => &mut self.node_counts.not_ready,
         }
     }
 }
@@ -50,29 +55,29 @@ impl Zone {
 /// All zones that have nodes.
 pub(crate) struct Zones {
     pub(super) settings: ZoneSettings,
-    by_name: BTreeMap<Text, Zone>,
+    pub(super) by_name: BTreeMap<Text, Zone>,
     /// Zones that have metrics, and that lost their last node after the last pass of the node monitor.
     vanished: BTreeSet<Text>,
 }
 
 impl Zones {
-    pub(super) fn new(limits: ZoneSettings) -> Self {
-        Self { settings: limits, by_name: BTreeMap::new(), vanished: BTreeSet::new() }
+    pub(super) fn new(settings: ZoneSettings) -> Self {
+        Self { settings, by_name: BTreeMap::new(), vanished: BTreeSet::new() }
     }
 
     /// Counts a node in its zone, and creates the zone for its first node.
-    pub(super) fn add_node(&mut self, name: &Text, counted: ZoneNodeCounter, now: Instant) {
+    pub(super) fn add_node(&mut self, name: &Text, counter: ZoneNodeCounter, now: Instant) {
         let zone = self.by_name.entry(name.clone()).or_insert_with(|| Zone::new(&self.settings, now));
-        *zone.counter(counted) += 1;
+        *zone.counter(counter) += 1;
         self.vanished.remove(name);
     }
 
     /// Removes a node from the counters of its zone, and the zone itself after its last node.
-    pub(super) fn remove_node(&mut self, name: &Text, counted: ZoneNodeCounter) {
+    pub(super) fn remove_node(&mut self, name: &Text, counter: ZoneNodeCounter) {
         let Some(zone) = self.by_name.get_mut(name) else { return };
-        let count = zone.counter(counted);
+        let count = zone.counter(counter);
         *count = count.saturating_sub(1);
-        if zone.count.total() + zone.excluded == 0 {
+        if zone.node_counts.total() + zone.excluded == 0 {
             if zone.is_in_metrics {
                 self.vanished.insert(name.clone());
             }
@@ -80,15 +85,13 @@ impl Zones {
         }
     }
 
-    /// Moves a node of a zone from one counter to another.
-    pub(super) fn move_node_count(&mut self, zone: &Text, from: ZoneNodeCounter, to: ZoneNodeCounter) {
+    pub(super) fn move_node_count(&mut self, zone: &Text, old_counter: ZoneNodeCounter, new_counter: ZoneNodeCounter) {
         if let Some(zone) = self.by_name.get_mut(zone) {
-            *zone.counter(from) -= 1;
-            *zone.counter(to) += 1;
+            *zone.counter(old_counter) -= 1;
+            *zone.counter(new_counter) += 1;
         }
     }
 
-    /// Adds a node of a zone to the nodes that wait for a taint.
     pub(super) fn add_waiting_node(&mut self, zone: &Text, name: &NodeName, since: Instant) {
         if let Some(zone) = self.by_name.get_mut(zone) {
             zone.waiting_nodes.insert((since, name.clone()));
@@ -102,31 +105,18 @@ impl Zones {
         }
     }
 
-    pub(super) fn get(&self, zone: &Text) -> Option<&Zone> {
-        self.by_name.get(zone)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Text, &Zone)> {
-        self.by_name.iter()
-    }
-
-    pub(super) fn zone_state(&self, zone: &Text) -> ZoneState {
-        self.by_name.get(zone).map_or(ZoneState::Initial, |zone| zone.state)
-    }
-
     pub(crate) fn zone_statuses(&self) -> BTreeMap<Text, ZoneStatus> {
-        let standing = |zone: &Zone| ZoneStatus { state: zone.state, node_counts: zone.count };
-        self.by_name.iter().map(|(name, zone)| (name.clone(), standing(zone))).collect()
+        let status = |zone: &Zone| ZoneStatus { state: zone.state, node_counts: zone.node_counts };
+        self.by_name.iter().map(|(name, zone)| (name.clone(), status(zone))).collect()
     }
 
-    /// Returns the number of nodes that wait for a taint, in all zones.
     pub(crate) fn waiting_node_count(&self) -> usize {
         self.by_name.values().map(|zone| zone.waiting_nodes.len()).sum()
     }
 
     /// Returns the number of nodes that wait in zones with a positive tainting rate.
-    pub(crate) fn taintable_waiting_node_count(&self) -> usize {
-        let zones = self.by_name.values().filter(|zone| zone.limiter.rate() > 0.0);
+    pub(super) fn taintable_waiting_node_count(&self) -> usize {
+        let zones = self.by_name.values().filter(|zone| zone.limiter.rate > 0.0);
         zones.map(|zone| zone.waiting_nodes.len()).sum()
     }
 

@@ -14,10 +14,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
 /// The API resource of Nodes, which have no namespace.
-pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
+pub const NODES: Resource = Resource::cluster_scoped("", "v1", "nodes", "Node");
 /// The API resource of Leases; the kubelet of a node renews the Lease of that node as a heartbeat.
-pub const LEASES: Resource =
-    Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", is_namespaced: true };
+pub const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 
 /// Namespace of the Leases that nodes renew.
 pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -72,9 +71,7 @@ impl NodeReadyStatus {
 pub struct Node {
     /// Metadata of the node; the cache does not store the annotations and finalizers.
     pub metadata: Meta,
-    #[serde(default)]
     spec: Option<Spec>,
-    #[serde(default)]
     status: Option<Status>,
 }
 
@@ -103,7 +100,8 @@ impl Node {
 
     /// Whether the node has the out-of-service taint and is not ready.
     pub fn is_out_of_service(&self) -> bool {
-        !self.is_ready() && self.taints().iter().any(|taint| taint.key == OUT_OF_SERVICE_TAINT)
+        self.ready_status() != NodeReadyStatus::True
+            && self.taints().iter().any(|taint| taint.key == OUT_OF_SERVICE_TAINT)
     }
 
     /// Whether the node is cordoned: `spec.unschedulable` is true.
@@ -114,11 +112,6 @@ impl Node {
     /// Returns `status.conditions`; empty if the field is missing.
     pub fn conditions(&self) -> &[Condition] {
         self.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
-    }
-
-    /// Whether the condition `Ready` is `True`; false if it is missing.
-    pub fn is_ready(&self) -> bool {
-        conditions::is_true(self.conditions(), READY_CONDITION)
     }
 
     /// Returns the status of the condition `Ready`.
@@ -173,7 +166,6 @@ impl Object for Node {
 pub struct Lease {
     /// Metadata of the Lease; the cache does not store the labels, annotations, owners and finalizers.
     pub metadata: Meta,
-    #[serde(default)]
     spec: Option<LeaseSpec>,
 }
 

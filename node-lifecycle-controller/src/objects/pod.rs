@@ -1,5 +1,7 @@
 //! The fields of Pods that this program reads and caches.
 
+use std::num::NonZeroU32;
+
 use common::{
     conditions::{FALSE, TRUE, seconds},
     intern::{Labels, Text},
@@ -13,6 +15,7 @@ use common::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
 
 /// Type of the condition that marks a Pod as the target of a disruption, for example of an eviction because of a taint.
 pub const DISRUPTION_TARGET_CONDITION: &str = "DisruptionTarget";
@@ -29,34 +32,27 @@ pub enum PodReadyStatus {
     Other,
 }
 
-/// Time of the condition `DisruptionTarget`, or none. It is stored in whole seconds (the precision of the API) between 1970 and
-/// 2106, in 4 bytes; an `Option<Timestamp>` takes 24.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DisruptionTime(u32);
+/// Time of the condition `DisruptionTarget`; by default, the Pod does not have the condition with the status `True`.
+///
+/// The time is stored in whole seconds (the precision of the API) from 1970 to 2106, plus one, in 4 bytes; an
+/// `Option<Timestamp>` takes 24.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DisruptionTime(Option<NonZeroU32>);
 
 impl DisruptionTime {
-    /// No time: the Pod does not have the condition.
-    pub const NEVER: Self = Self(u32::MAX);
-
     /// Converts a time; times outside the range are clamped.
     pub fn new(since: Timestamp) -> Self {
-        Self(since.as_second().clamp(0, i64::from(u32::MAX) - 1) as u32)
+        Self(NonZeroU32::new((since.as_second().clamp(0, i64::from(u32::MAX) - 1) + 1) as u32))
     }
 
-    /// Returns the time; `None` for [`Self::NEVER`].
+    /// Returns the time; `None` if the Pod does not have the condition.
     pub fn get(self) -> Option<Timestamp> {
-        (self != Self::NEVER).then(|| Timestamp::from_second(self.0.into()).unwrap_or(Timestamp::UNIX_EPOCH))
+        Timestamp::from_second(i64::from(self.0?.get()) - 1).ok()
     }
 
     /// Whether the Pod has the condition with the status `True`.
     pub fn is_some(self) -> bool {
-        self != Self::NEVER
-    }
-}
-
-impl Default for DisruptionTime {
-    fn default() -> Self {
-        Self::NEVER
+        self.0.is_some()
     }
 }
 
@@ -109,6 +105,16 @@ impl CachedPod {
     pub fn is_removed(&self) -> bool {
         self.is_deleted_without_grace && self.phase.is_terminal()
     }
+
+    /// Returns the JSON of a condition `DisruptionTarget` with the status `True` since this time.
+    pub(crate) fn disruption_target_condition(&self, (reason, message): (&str, &str), since: Timestamp) -> Value {
+        let mut condition = json!({"type": DISRUPTION_TARGET_CONDITION, "status": TRUE, "reason": reason,
+            "message": message, "lastTransitionTime": seconds::format_rfc3339(since)});
+        if self.meta.generation > 0 {
+            condition["observedGeneration"] = json!(self.meta.generation);
+        }
+        condition
+    }
 }
 
 /// Index of the Pods that are assigned to a node, by the name of the node.
@@ -136,9 +142,8 @@ impl<'de> Deserialize<'de> for CachedPod {
         #[derive(Deserialize)]
         struct Wire<'a> {
             metadata: MetaWithGracePeriod,
-            #[serde(default)]
             spec: Option<Spec>,
-            #[serde(borrow, default)]
+            #[serde(borrow)]
             status: Option<Status<'a>>,
         }
         #[derive(Default, Deserialize)]
@@ -178,7 +183,7 @@ impl<'de> Deserialize<'de> for CachedPod {
             phase: Phase::parse(status.phase.as_deref().unwrap_or_default()),
             is_evicted_by_kubelet: status.reason.as_deref() == Some("Evicted"),
             ready_status: PodReadyStatus::Missing,
-            disruption_time: DisruptionTime::NEVER,
+            disruption_time: DisruptionTime::default(),
             is_deleted_without_grace: deletion_grace_period_seconds == Some(0),
         };
         for condition in status.conditions.into_iter().flatten() {
@@ -196,13 +201,11 @@ impl<'de> Deserialize<'de> for CachedPod {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn the_condition_counts_while_it_is_true() {
-        let pod = |status: &str, since: serde_json::Value| {
+        let pod = |status: &str, since: Value| {
             let condition = json!({"type": DISRUPTION_TARGET_CONDITION, "status": status, "lastTransitionTime": since});
             let pod = json!({"metadata": {"name": "p"}, "status": {"conditions": [condition]}});
             serde_json::from_str::<CachedPod>(&pod.to_string()).unwrap().disruption_time

@@ -3,7 +3,6 @@
 use common::{
     intern::Labels,
     meta::{Annotations, OwnerRef},
-    pods::PODS,
     template::Template,
 };
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
@@ -50,8 +49,8 @@ pub(super) fn pod_name_prefix(owner: &str) -> String {
 /// Upstream: `pkg/controller`, `GetPodFromTemplate`.
 pub(super) fn new_pod_body<'a>(owner: &'a str, template: &'a Template, reference: OwnerRef) -> NewPodBody<'a> {
     NewPodBody {
-        kind: PODS.kind,
-        api_version: PODS.version,
+        kind: "Pod",
+        api_version: "v1",
         metadata: Metadata {
             generate_name: pod_name_prefix(owner),
             labels: template.labels(),

@@ -14,22 +14,21 @@ use crate::plan::{PodChangesOutcome, REPLICA_FAILURE};
 /// Minimum time between two changes of the condition's message.
 const MIN_MESSAGE_AGE: SignedDuration = SignedDuration::from_mins(1);
 
-/// Returns the conditions of the status after Pods were created or deleted at `now` with the result `managed`.
-pub fn updated_conditions(stored: &[Condition], managed: &PodChangesOutcome, now: Timestamp) -> Vec<Condition> {
+/// Returns the conditions of the status after Pods were created or deleted at `now` with this outcome.
+pub fn updated_conditions(stored: &[Condition], outcome: &PodChangesOutcome, now: Timestamp) -> Vec<Condition> {
     let mut list = stored.to_vec();
-    match managed {
+    match outcome {
         PodChangesOutcome::NotAllowed | PodChangesOutcome::PodsHaveChanged => {}
         PodChangesOutcome::Done => {
             conditions::remove(&mut list, REPLICA_FAILURE);
         }
-        PodChangesOutcome::RequestFailed { reason, message } => {
-            let keep = conditions::get(&list, REPLICA_FAILURE).is_some_and(|c| {
-                c.reason == reason.as_str()
-                    && (is_recent(c, now)
-                        || without_names_and_numbers(&c.message) == without_names_and_numbers(message))
-            });
+        PodChangesOutcome::RequestFailed { operation, message } => {
+            let reason = operation.condition_reason();
+            let is_same_problem = |text: &str| without_names_and_numbers(text) == without_names_and_numbers(message);
+            let keep = conditions::get(&list, REPLICA_FAILURE)
+                .is_some_and(|c| c.reason == reason && (is_recent(c, now) || is_same_problem(&c.message)));
             if !keep {
-                let failure = Condition::new(REPLICA_FAILURE, conditions::TRUE, reason.as_str(), message, now);
+                let failure = Condition::new(REPLICA_FAILURE, conditions::TRUE, reason, message, now);
                 conditions::replace(&mut list, failure);
             }
         }
@@ -67,14 +66,14 @@ fn without_names_and_numbers(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::FailedPodOperation;
+    use crate::{plan::FailedPodOperation, world::time_before_now};
 
     fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(1_700_000_000 + second).unwrap()
+        time_before_now(-second)
     }
 
-    fn failed(reason: FailedPodOperation, message: &str) -> PodChangesOutcome {
-        PodChangesOutcome::RequestFailed { reason, message: message.to_owned() }
+    fn failed(operation: FailedPodOperation, message: &str) -> PodChangesOutcome {
+        PodChangesOutcome::RequestFailed { operation, message: message.to_owned() }
     }
 
     fn quota(pod: &str, used: u32) -> String {

@@ -1,7 +1,5 @@
 //! Computes the status: the counts of Pods at the start of a sync, and the condition `ReplicaFailure`.
 
-use jiff::Timestamp;
-
 use super::failure;
 use crate::{
     objects::Status,
@@ -9,22 +7,16 @@ use crate::{
     snapshot::{SharedPod, Snapshot},
 };
 
-/// Returns the status at `now`, after Pods were created or deleted with the result `managed`.
+/// Returns the status at the time of the snapshot, after Pods were created or deleted with this outcome.
 ///
 /// The counts do not reflect the creations and deletions of this sync. Upstream: `pkg/controller/replicaset`,
 /// `calculateStatus`.
-pub fn compute_status(
-    snapshot: &Snapshot,
-    claimed: &[&SharedPod],
-    managed: &PodChangesOutcome,
-    now: Timestamp,
-) -> Status {
-    let set = &snapshot.set;
-    let stored = &set.status;
+pub fn compute_status(snapshot: &Snapshot, claimed_pods: &[&SharedPod], outcome: &PodChangesOutcome) -> Status {
+    let (set, now) = (&snapshot.set, snapshot.now);
     let count =
-        |counts: &dyn Fn(&SharedPod) -> bool| to_replica_count(claimed.iter().filter(|pod| counts(pod)).count());
+        |counts: &dyn Fn(&SharedPod) -> bool| to_replica_count(claimed_pods.iter().filter(|pod| counts(pod)).count());
     Status {
-        replicas: to_replica_count(claimed.len()),
+        replicas: to_replica_count(claimed_pods.len()),
         fully_labeled_replicas: count(&|pod| pod.meta().labels.contains_all(&set.template_labels)),
         ready_replicas: count(&|pod| pod.is_ready()),
         available_replicas: count(&|pod| pod.is_available(set.min_ready_seconds, now)),
@@ -33,7 +25,7 @@ pub fn compute_status(
             .counts_terminating_pods
             .then_some(to_replica_count(snapshot.terminating_pod_count)),
         observed_generation: set.metadata.generation,
-        conditions: failure::updated_conditions(&stored.conditions, managed, now),
+        conditions: failure::updated_conditions(&set.status.conditions, outcome, now),
     }
 }
 

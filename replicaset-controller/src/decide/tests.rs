@@ -16,7 +16,7 @@ use crate::{
     kind::ReplicaSets,
     plan::{DeletionReason, PodChanges},
     snapshot::{DecisionSettings, FailedPodBackoff},
-    world::{PodBuilder, SnapshotBuilder, now, pod_builder, ready_pods, set_with_pods, time_before_now},
+    world::{PodBuilder, SnapshotBuilder, pod_builder, ready_pods, set_with_pods, time_before_now},
 };
 
 fn plan(world: &SnapshotBuilder) -> Plan {
@@ -91,7 +91,7 @@ fn missing_pods_are_created_and_surplus_pods_are_deleted() {
 #[test]
 fn a_blocked_or_deleted_set_neither_creates_nor_deletes() {
     for (active, wanted) in [(0, 3), (3, 0), (3, 1), (3, 3)] {
-        assert_eq!(deed(&set_with_pods(wanted, ready_pods(active)).with_unobserved_write()), "not allowed");
+        assert_eq!(deed(&set_with_pods(wanted, ready_pods(active)).with_pending_writes()), "not allowed");
         assert_eq!(deed(&set_with_pods(wanted, ready_pods(active)).with_terminating_set()), "not allowed");
     }
 }
@@ -139,11 +139,11 @@ fn a_pause_holds_back_creations_only_and_is_explained() {
 fn a_set_with_an_invalid_selector_is_left_alone() {
     let mut broken = set_with_pods(3, ready_pods(1));
     broken.set["spec"]["selector"] = json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]});
-    let plan = plan(&broken);
+    let claims = broken.build_snapshot().claims;
     assert!(
-        plan.set.selector.validation_error().is_some()
-            && plan.orphans_to_adopt.is_empty()
-            && plan.pods_to_release.is_empty()
+        plan(&broken).set.selector.validation_error().is_some()
+            && claims.to_adopt.is_empty()
+            && claims.to_release.is_empty()
     );
     let told = explained(&broken);
     assert!(told.actions.is_empty());
@@ -167,12 +167,10 @@ fn finished_and_terminating_pods_do_not_count() {
 #[test]
 fn an_adopted_pod_counts_and_a_released_one_does_not() {
     let found = [pod_builder("a"), pod_builder("b").into_orphan(), pod_builder("c").labels(json!({"app": "other"}))];
-    let plan = plan(&set_with_pods(3, found));
+    let world = set_with_pods(3, found);
+    let (plan, claims) = (plan(&world), world.build_snapshot().claims);
     let names = |pods: &[SharedPod]| pods.iter().map(|p| p.meta().name.to_string()).collect::<Vec<_>>();
-    assert_eq!(
-        (names(&plan.orphans_to_adopt), names(&plan.pods_to_release)),
-        (vec!["b".to_owned()], vec!["c".to_owned()])
-    );
+    assert_eq!((names(&claims.to_adopt), names(&claims.to_release)), (vec!["b".to_owned()], vec!["c".to_owned()]));
     assert!(matches!(plan.pod_changes, PodChanges::Create { pods_to_create_count: 1, .. }));
     assert_eq!(plan.status.replicas, 2);
 }
@@ -364,7 +362,7 @@ fn the_failure_condition_is_removed_only_after_managing() {
     let conditions = |world: SnapshotBuilder| plan(&world).status.conditions.len();
     assert_eq!(conditions(set_with_pods(1, ready_pods(1)).with_stored_status(failing.clone())), 0);
     assert_eq!(
-        conditions(set_with_pods(1, ready_pods(1)).with_stored_status(failing.clone()).with_unobserved_write()),
+        conditions(set_with_pods(1, ready_pods(1)).with_stored_status(failing.clone()).with_pending_writes()),
         1
     );
     assert_eq!(conditions(set_with_pods(1, ready_pods(1)).with_stored_status(failing).with_terminating_set()), 1);
@@ -377,9 +375,9 @@ fn the_next_check_is_due_when_a_pod_becomes_available() {
         let snapshot =
             set_with_pods(found.len(), found.iter().cloned()).with_min_ready_seconds(min_ready).build_snapshot();
         let claimed: Vec<&SharedPod> = snapshot.claims.to_keep.iter().collect();
-        let status = status::compute_status(&snapshot, &claimed, &PodChangesOutcome::Done, now());
+        let status = status::compute_status(&snapshot, &claimed, &PodChangesOutcome::Done);
         let available = status.available_replicas;
-        let wait = timer::time_until_next_available(&snapshot, &claimed, &status, now(), time_before_now(-late));
+        let wait = timer::time_until_next_available(&snapshot, &claimed, &status, time_before_now(-late));
         (available, wait.map(|d| d.as_secs()))
     };
     let three = [
@@ -412,7 +410,7 @@ fn an_explanation_gives_reasons() {
         told.actions,
         ["adopt Pod c: the selector matches it and it has no controller", "create 1 Pod", "write the status"]
     );
-    let told = explained(&set_with_pods(3, ready_pods(1)).with_unobserved_write());
+    let told = explained(&set_with_pods(3, ready_pods(1)).with_pending_writes());
     assert_eq!(told.waiting, ["Pods are neither created nor deleted: 2 deleted pods"]);
     let told = explained(&set_with_pods(0, ready_pods(40)));
     assert_eq!(told.actions.len(), 11);
@@ -486,7 +484,7 @@ fn any_world() -> impl Strategy<Value = SnapshotBuilder> {
                 remaining: Duration::from_secs(1),
             });
             let world = if deleting == 0 { world.with_terminating_set() } else { world };
-            if blocked == 0 { world.with_unobserved_write() } else { world }
+            if blocked == 0 { world.with_pending_writes() } else { world }
         },
     )
 }
@@ -522,15 +520,15 @@ proptest! {
             }
             PodChanges::NoChange => prop_assert_eq!(active, wanted),
             PodChanges::NotAllowed(_) => {
-                prop_assert!(snapshot.owner.is_deleting || snapshot.unobserved_write.is_some());
+                prop_assert!(snapshot.owner.is_deleting || snapshot.pending_writes.is_some());
             }
             PodChanges::CreationPaused(_) => prop_assert!(snapshot.pod_creation_pause.is_some() && active < wanted),
             PodChanges::UnusableTemplate(_) => prop_assert!(false),
         }
         if snapshot.owner.is_deleting {
-            prop_assert!(plan.orphans_to_adopt.is_empty() && plan.pods_to_release.is_empty());
+            prop_assert!(snapshot.claims.to_adopt.is_empty() && snapshot.claims.to_release.is_empty());
         }
-        for pod in plan.orphans_to_adopt.iter().chain(&plan.pods_to_release) {
+        for pod in snapshot.claims.to_adopt.iter().chain(&snapshot.claims.to_release) {
             prop_assert!(pod.is_active());
             prop_assert!(pod.meta().controller().is_none_or(|c| c.uid == snapshot.owner.uid));
         }

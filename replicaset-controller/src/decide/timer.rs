@@ -11,36 +11,41 @@ use crate::{
     snapshot::{SharedPod, Snapshot},
 };
 
-/// Returns the time from `now` until the next ready Pod becomes available. `None` if the status, which was computed at `at`,
-/// counts all ready Pods as available.
+/// Returns the time from `now` until the next ready Pod becomes available. `None` if the status of this sync counts all ready
+/// Pods as available.
 ///
 /// If no ready Pod has a transition time, the result is `minReadySeconds`, in this sync and in later ones.
 /// Upstream: `pkg/controller/replicaset`, the end of `syncReplicaSet`.
 pub fn time_until_next_available(
     snapshot: &Snapshot,
-    claimed: &[&SharedPod],
+    claimed_pods: &[&SharedPod],
     status: &Status,
-    at: Timestamp,
     now: Timestamp,
 ) -> Option<Duration> {
-    let min_ready = snapshot.set.min_ready_seconds;
-    if min_ready == 0 || status.ready_replicas == status.available_replicas {
+    let min_ready_seconds = snapshot.set.min_ready_seconds;
+    if min_ready_seconds == 0 || status.ready_replicas == status.available_replicas {
         return None;
     }
-    let full = Duration::from_secs(u64::from(min_ready.unsigned_abs()));
-    let passed = Duration::try_from(now.duration_since(at)).unwrap_or_default();
-    let next = time_until_next_available_pod(claimed.iter().map(|pod| &***(*pod)), min_ready, at);
-    Some(next.map_or(full, |wait| wait.saturating_sub(passed)))
+    let passed = Duration::try_from(now.duration_since(snapshot.now)).unwrap_or_default();
+    let pods = claimed_pods.iter().map(|pod| &***(*pod));
+    match time_until_next_available_pod(pods, min_ready_seconds, snapshot.now) {
+        Some(wait) => Some(wait.saturating_sub(passed)),
+        None => Some(Duration::from_secs(u64::from(min_ready_seconds.unsigned_abs()))),
+    }
 }
 
 /// Returns the time until the first of these events: a Pod becomes available, the pause of creations or the back-off after
 /// failed Pods ends, or this process stops waiting for its caches to show its writes.
-pub fn requeue_after(snapshot: &Snapshot, manage: &PodChanges, available_in: Option<Duration>) -> Option<Duration> {
-    let allowed = match manage {
+pub fn requeue_after(
+    snapshot: &Snapshot,
+    pod_changes: &PodChanges,
+    time_until_next_available: Option<Duration>,
+) -> Option<Duration> {
+    let delay_of_creations = match pod_changes {
         PodChanges::CreationPaused(pause) => pause.requeue_after(),
-        PodChanges::DelayedAfterFailures(failing) => Some(failing.remaining_delay),
+        PodChanges::DelayedAfterFailures(backoff) => Some(backoff.remaining_delay),
         _ => None,
     };
-    let blocked = snapshot.unobserved_write.as_ref().map(|blocked| blocked.max_wait);
-    [available_in, allowed, blocked].into_iter().flatten().min()
+    let max_wait = snapshot.pending_writes.as_ref().map(|pending_writes| pending_writes.max_wait);
+    [time_until_next_available, delay_of_creations, max_wait].into_iter().flatten().min()
 }

@@ -1,3 +1,5 @@
+use std::{sync::Arc, time::Duration};
+
 use common::{
     api::Api,
     clock::Clock,
@@ -17,6 +19,8 @@ use crate::{
     decide,
     kind::{ReplicaSets, ReplicationControllers},
     objects::CachedSet,
+    plan::PodChanges,
+    snapshot::Snapshot,
     world::{PodBuilder, now, pod_builder, web_set_json},
 };
 
@@ -36,6 +40,7 @@ fn controller<K: SetKind>(settings: OperatorSettings) -> ReplicaController<K> {
         sync_callbacks: None,
         write_sampler: None,
         shared_values: common::runtime::SharedValues::default(),
+        parts: common::runtime::LoopParts::default(),
         clock: clock.clone(),
         write_gate: gate,
     };
@@ -47,24 +52,22 @@ impl<K: SetKind> ReplicaController<K> {
         let version = ResourceVersion::parse(&version.to_string());
         let sets: Vec<CachedSet<K>> = sets.iter().map(|set| serde_json::from_str(&set.to_string()).unwrap()).collect();
         // The stores are emptied first, because a store skips an object with a version that it already has.
-        self.sets.store().replace_objects_for_tests(Vec::new(), version);
-        self.pods.store().replace_objects_for_tests(Vec::new(), version);
-        self.sets.store().replace_objects_for_tests(sets, version);
-        self.pods.store().replace_objects_for_tests(pods.iter().map(PodBuilder::build).collect(), version);
+        self.watch.replica_set_store.replace_objects_for_tests(Vec::new(), version);
+        self.pods.replace_objects_for_tests(Vec::new(), version);
+        self.watch.replica_set_store.replace_objects_for_tests(sets, version);
+        self.pods.replace_objects_for_tests(pods.iter().map(PodBuilder::build).collect(), version);
     }
 
     fn ready(&self) -> Snapshot {
         match self.observe(&NamespacedName::new("shop", "web"), now()) {
-            Ok(Observation::Ready(snapshot)) => snapshot,
-            Ok(Observation::Waiting { why, .. }) => panic!("waiting: {why}"),
-            Ok(Observation::Gone) => panic!("gone"),
-            Err(error) => panic!("{error}"),
+            Ok(snapshot) => snapshot,
+            Err(reason) => panic!("{reason:?}"),
         }
     }
 
     fn waits_for(&self) -> Option<String> {
         match self.observe(&NamespacedName::new("shop", "web"), now()) {
-            Ok(Observation::Waiting { why, .. }) => Some(why),
+            Err(NoSnapshot::Waiting { why, .. }) => Some(why),
             _ => None,
         }
     }
@@ -110,13 +113,13 @@ async fn a_snapshot_contains_own_pods_and_orphans_of_the_namespace() {
     assert_eq!(names(&snapshot.claims.to_keep), ["a"]);
     assert_eq!(names(&snapshot.claims.to_adopt), ["b"]);
     assert_eq!(names(&snapshot.claims.to_release), ["f"]);
-    assert_eq!((snapshot.terminating_pod_count, snapshot.unobserved_write), (1, None));
+    assert_eq!((snapshot.terminating_pod_count, snapshot.pending_writes), (1, None));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_set_is_reported_as_gone() {
     let controller = controller::<ReplicaSets>(OperatorSettings::new());
-    assert!(matches!(controller.observe(&NamespacedName::new("shop", "web"), now()), Ok(Observation::Gone)));
+    assert!(matches!(controller.observe(&NamespacedName::new("shop", "web"), now()), Err(NoSnapshot::Gone)));
 }
 
 /// REPLICASET-40, REPLICASET-72.
@@ -125,13 +128,13 @@ async fn a_sync_waits_until_own_writes_are_seen() {
     let controller = controller::<ReplicaSets>(OperatorSettings::new());
     controller.know(&[web_set_json(3)], &[pod_builder("a")], 9);
     let uid = Uid::new("u-web");
-    controller.ledger.record_creation(&uid, PODS, &Uid::new("b"), ResourceVersion::parse("10"));
+    controller.watch.ledger.record_creation(&uid, PODS, &Uid::new("b"), ResourceVersion::parse("10"));
     assert_eq!(
         controller.waits_for().as_deref(),
         Some("read version: 9 is not as new as written version: 10 for group resource pods")
     );
     let key = NamespacedName::new("shop", "web");
-    let Ok(Observation::Waiting { stale_resource: stale, .. }) = controller.observe(&key, now()) else {
+    let Err(NoSnapshot::Waiting { stale_resource: stale, .. }) = controller.observe(&key, now()) else {
         panic!("the sync does not wait")
     };
     assert_eq!(stale, Some(PODS), "the skipped sync is counted by resource");
@@ -148,17 +151,18 @@ async fn stale_caches_block_only_managing_without_the_gate_and_for_replication_c
     let fifo = controller::<ReplicaSets>(OperatorSettings::new().with_feature_gate("AtomicFIFO", false));
     for controller in [off, fifo] {
         controller.know(&[web_set_json(3)], &[pod_builder("a")], 9);
-        controller.ledger.record_creation(&Uid::new("u-web"), PODS, &Uid::new("b"), ResourceVersion::parse("10"));
+        controller.watch.ledger.record_creation(&Uid::new("u-web"), PODS, &Uid::new("b"), ResourceVersion::parse("10"));
         let snapshot = controller.ready();
-        assert!(snapshot.unobserved_write.is_some());
-        assert!(!decide::decide(&snapshot).pod_changes.creates_or_deletes_pods());
+        assert!(snapshot.pending_writes.is_some());
+        let pod_changes = decide::decide(&snapshot).pod_changes;
+        assert!(!matches!(pod_changes, PodChanges::Create { .. } | PodChanges::Delete { .. }));
     }
     let rc = controller::<ReplicationControllers>(OperatorSettings::new());
     let mut object = web_set_json(3);
     object["spec"]["selector"] = json!({"app": "web"});
     rc.know(&[object], &[], 9);
-    rc.ledger.record_creation(&Uid::new("u-web"), PODS, &Uid::new("b"), ResourceVersion::parse("10"));
-    assert!(rc.ready().unobserved_write.is_some());
+    rc.watch.ledger.record_creation(&Uid::new("u-web"), PODS, &Uid::new("b"), ResourceVersion::parse("10"));
+    assert!(rc.ready().pending_writes.is_some());
 }
 
 /// REPLICASET-41.
@@ -167,17 +171,20 @@ async fn unseen_deletions_and_lost_creations_block_only_managing() {
     let controller = controller::<ReplicaSets>(OperatorSettings::new());
     controller.know(&[web_set_json(3)], &[pod_builder("a"), pod_builder("b")], 9);
     let uid = Uid::new("u-web");
-    controller.ledger.record_deletion(&uid, PODS, "shop", "a", &Uid::new("a"));
-    let blocked = controller.ready().unobserved_write.unwrap();
-    assert_eq!(blocked.write_description, "1 deleted pods are not terminating in the cache yet");
+    controller.watch.ledger.record_deletion(&uid, PODS, "shop", "a", &Uid::new("a"));
+    let blocked = controller.ready().pending_writes.unwrap();
+    assert_eq!(blocked.description, "1 deleted pods are not terminating in the cache yet");
     controller.know(&[web_set_json(3)], &[pod_builder("a").terminating(), pod_builder("b")], 9);
-    assert_eq!(controller.ready().unobserved_write, None);
+    assert_eq!(controller.ready().pending_writes, None);
     let before = controller.owned_pods(&"shop".into(), &uid);
-    controller.ledger.record_unanswered_creation(&uid, PODS, || before.iter().map(|p| p.meta().uid.clone()).collect());
-    let blocked = controller.ready().unobserved_write.unwrap();
-    assert_eq!(blocked.write_description, "1 pods may have been created by requests that were not answered");
+    controller
+        .watch
+        .ledger
+        .record_unanswered_creation(&uid, PODS, || before.iter().map(|p| p.meta().uid.clone()).collect());
+    let blocked = controller.ready().pending_writes.unwrap();
+    assert_eq!(blocked.description, "1 pods may have been created by requests that were not answered");
     controller.know(&[web_set_json(3)], &[pod_builder("b"), pod_builder("c")], 9);
-    assert_eq!(controller.ready().unobserved_write, None);
+    assert_eq!(controller.ready().pending_writes, None);
 }
 
 /// REPLICASET-26.

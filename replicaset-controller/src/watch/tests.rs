@@ -231,7 +231,7 @@ async fn the_initial_list_of_pods_enqueues_nothing() {
 async fn every_event_of_a_set_enqueues_it_and_its_deletion_clears_the_ledger() {
     let fixture = fixture();
     let set = Arc::new(set("web", "u-web", &json!({"matchLabels": {"app": "web"}}), 0));
-    let uid = &set.replica_set().metadata.uid;
+    let uid = &set.replica_set.metadata.uid;
     for event in
         [CacheEvent::Added(Arc::clone(&set)), CacheEvent::Updated { old: Arc::clone(&set), new: Arc::clone(&set) }]
     {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::{pods::PODS, refs::Owner, revision::body::NewRevision};
+use common::{pods::PODS, prelude::*, revision::body::NewRevision};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
@@ -21,9 +21,8 @@ fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
     value.as_object_mut()
 }
 
-/// Makes the Pod of an ordinal from the template of a revision; `None` if the template is malformed.
-///
-/// Upstream: `newStatefulSetPod`, `updateStorage`.
+/// Makes the Pod of an ordinal from the template of a revision; `None` if the template is malformed. Upstream:
+/// `newStatefulSetPod`, `updateStorage`.
 pub(super) fn build_pod(
     set: &StatefulSet,
     owner: &Owner,
@@ -62,7 +61,7 @@ pub(super) fn build_pod(
         let volumes = own.chain(others.into_iter().filter(|volume| !is_own(volume))).collect();
         spec_fields.insert("volumes".to_owned(), volumes);
     }
-    Some(json!({"apiVersion": PODS.version, "kind": PODS.kind, "metadata": metadata, "spec": spec}))
+    Some(json!({"apiVersion": PODS.version(), "kind": PODS.kind(), "metadata": metadata, "spec": spec}))
 }
 
 /// Returns the labels with the Pod's name and ordinal. The ordinal is omitted if its digits exceed an `i32`.
@@ -78,8 +77,8 @@ pub(super) fn identity_labels(name: &str, ordinal: Option<i32>) -> Value {
 pub(super) fn build_volume_claim(set: &StatefulSet, template: &VolumeClaimTemplate, name: &str) -> Option<Value> {
     let mut claim = template.raw_json.parse_value().ok()?;
     let fields = claim.as_object_mut()?;
-    fields.insert("apiVersion".to_owned(), PERSISTENT_VOLUME_CLAIMS.version.into());
-    fields.insert("kind".to_owned(), PERSISTENT_VOLUME_CLAIMS.kind.into());
+    fields.insert("apiVersion".to_owned(), PERSISTENT_VOLUME_CLAIMS.version().into());
+    fields.insert("kind".to_owned(), PERSISTENT_VOLUME_CLAIMS.kind().into());
     fields.remove("status");
     let metadata = object(fields.entry("metadata").or_insert(Value::Null))?;
     metadata.insert("name".to_owned(), name.into());

@@ -2,21 +2,10 @@
 
 use std::sync::Arc;
 
-use common::{
-    api::PatchFormat,
-    events::EventType,
-    io::{Refusal, RefusalClass, Request, SyncError},
-    meta::{Meta, OwnerRef, Uid},
-    pods::PODS,
-};
+use common::{api::PatchFormat, pods::PODS, prelude::*};
 use serde_json::{Value, json};
 
-use super::{
-    body,
-    note::{Io, NamesakeState, Note},
-    request::{request_failure, with_retry_policy, write_role},
-    templates::PhaseTemplates,
-};
+use super::{SetIo, body, templates::PhaseTemplates, write_role};
 use crate::{
     decide::{
         retention::VolumeClaimOwners,
@@ -33,7 +22,6 @@ use crate::{
 /// The greatest number of claims that one error names. The error is logged, kept for diagnostics, and reported in an Event.
 const MAX_NAMED_PROBLEMS: usize = 10;
 
-/// The verb in the text of an Event about a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventVerb {
     Create,
@@ -53,7 +41,7 @@ impl EventVerb {
 
 /// The failed work on a Pod's claims, and the class of the refusal if a request was refused.
 struct ClaimFailure {
-    failed: SyncError,
+    error: SyncError,
     class: Option<RefusalClass>,
 }
 
@@ -62,12 +50,11 @@ fn is_worth_an_event(class: Option<RefusalClass>) -> bool {
     class != Some(RefusalClass::NamespaceTerminating)
 }
 
-/// Sends the requests for one planned step on a Pod.
 pub(super) async fn work_on_pod(
     snapshot: &Snapshot,
     work: &PodWork,
     templates: &PhaseTemplates<'_>,
-    io: Io<'_>,
+    io: SetIo<'_>,
 ) -> Result<(), SyncError> {
     let name = match work {
         PodWork::Create { ordinal, .. } | PodWork::CreateClaims { ordinal, .. } => {
@@ -90,7 +77,7 @@ pub(super) async fn work_on_pod(
 struct WorkOnPod<'a> {
     snapshot: &'a Snapshot,
     name: Arc<str>,
-    io: Io<'a>,
+    io: SetIo<'a>,
 }
 
 impl WorkOnPod<'_> {
@@ -104,62 +91,55 @@ impl WorkOnPod<'_> {
         }
     }
 
-    /// Returns the failure of a refused request for the Pod itself. A conflict is not reported, because the cache will
-    /// soon show the newer Pod, and the next sync decides again.
+    /// Returns the failure of a refused request for the Pod. A conflict is not reported: the next sync decides again.
     fn refused(&self, verb: EventVerb, what: &str, refusal: &Refusal) -> SyncError {
         if refusal.class != RefusalClass::VersionConflict && is_worth_an_event(Some(refusal.class)) {
             self.report(verb, Some(&refusal.error.to_string()));
         }
-        request_failure(&format!("{what} Pod {}", self.name), refusal)
+        SyncError::from_refusal_in_namespace(&format!("{what} Pod {}", self.name), refusal)
     }
 
     /// Returns the failure of the work on claims. Records an Event about the failure if `is_reported`.
-    fn failed(&self, verb: EventVerb, ClaimFailure { failed, .. }: ClaimFailure, is_reported: bool) -> SyncError {
+    fn failed(&self, verb: EventVerb, ClaimFailure { error, .. }: ClaimFailure, is_reported: bool) -> SyncError {
         if is_reported {
-            self.report(verb, Some(&failed.to_string()));
+            self.report(verb, Some(&error.to_string()));
         }
-        failed
+        error
     }
 
     async fn create_claims_of_new_pod(&self, claims: &UnusableVolumeClaims) -> Result<(), SyncError> {
-        self.create_claims(claims).await.map_err(|trouble| {
-            let is_reported = is_worth_an_event(trouble.class);
-            self.failed(EventVerb::Create, trouble, is_reported)
+        self.create_claims(claims).await.map_err(|failure| {
+            let is_reported = is_worth_an_event(failure.class);
+            self.failed(EventVerb::Create, failure, is_reported)
         })
     }
 
     /// Creates the missing claims. Every claim is tried; the error names all claims that failed or are terminating.
-    ///
     /// Upstream: `pkg/controller/statefulset`, `createPersistentVolumeClaims`.
     async fn create_claims(&self, claims: &UnusableVolumeClaims) -> Result<(), ClaimFailure> {
-        let Self { snapshot, name: pod, io } = self;
+        let Self { snapshot, name: pod_name, io } = self;
         let set = &snapshot.set;
         let set_name = &set.metadata.name;
         let mut problems = Vec::new();
         let mut first_refusal = None;
         for (template, name) in &claims.missing_claims {
-            let Some(claim) = set
-                .volume_claim_templates
-                .get(*template)
-                .and_then(|template| body::build_volume_claim(set, template, name))
-            else {
-                return Err(ClaimFailure {
-                    failed: SyncError::new("template", format!("cannot make claim {name}")),
-                    class: None,
-                });
+            let template = set.volume_claim_templates.get(*template);
+            let Some(claim) = template.and_then(|template| body::build_volume_claim(set, template, name)) else {
+                let error = SyncError::new(SyncErrorClass::Template, format!("cannot make claim {name}"));
+                return Err(ClaimFailure { error, class: None });
             };
             let body = io.encode_body(|| claim);
             let request =
                 Request::create(PERSISTENT_VOLUME_CLAIMS, &set.metadata.namespace, &name.as_str().into(), body);
             let Err(refusal) = io.send(request.with_role(write_role(snapshot))).await else {
-                let message = format!("Create Claim {name} Pod {pod} in StatefulSet {set_name} success");
+                let message = format!("Create Claim {name} Pod {pod_name} in StatefulSet {set_name} success");
                 io.record_event(EventType::Normal, "SuccessfulCreate", message);
                 continue;
             };
             let error = &refusal.error;
             if refusal.class != RefusalClass::NameTaken && is_worth_an_event(Some(refusal.class)) {
                 let message =
-                    format!("Create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {error}");
+                    format!("Create Claim {name} for Pod {pod_name} in StatefulSet {set_name} failed error: {error}");
                 io.record_event(EventType::Warning, "FailedCreate", message);
             }
             problems.push(format!("failed to create PVC {name}: {error}"));
@@ -178,28 +158,28 @@ impl WorkOnPod<'_> {
             [problem] => problem.clone(),
             _ => format!("[{}]", problems.join(", ")),
         };
-        let label = first_refusal.as_ref().map_or("gone", |refusal| refusal.error.metric_label());
-        let class = first_refusal.map(|refusal| refusal.class);
-        Err(ClaimFailure { failed: with_retry_policy(SyncError::new(label, text), class), class })
+        let Some(Refusal { class, error }) = first_refusal else {
+            return Err(ClaimFailure { error: SyncError::new(SyncErrorClass::Gone, text), class: None });
+        };
+        let mut error = SyncError::new(SyncErrorClass::Request(error.metric_label()), text);
+        if class == RefusalClass::NamespaceTerminating {
+            error = error.with_retry_policy(RetryPolicy::NextEvent);
+        }
+        Err(ClaimFailure { error, class: Some(class) })
     }
 
     /// Creates the Pod, and writes the owner references of the claims that existed before.
     ///
     /// The owner references are written even if the server refuses the Pod: if a quota refuses the Pod permanently, the claims
     /// must still be deleted with the set. Upstream: `CreateStatefulPod`.
-    async fn create(
-        &self,
-        ordinal: i32,
-        revision: RevisionRole,
-        templates: &PhaseTemplates<'_>,
-    ) -> Result<(), SyncError> {
+    async fn create(&self, ordinal: i32, role: RevisionRole, templates: &PhaseTemplates<'_>) -> Result<(), SyncError> {
         let Self { snapshot, name, io } = self;
         let Snapshot { set, owner, .. } = snapshot;
-        let usable = templates.get(revision, name);
-        let (from, template) =
-            usable.inspect_err(|failed| self.report(EventVerb::Create, Some(&failed.to_string())))?;
-        let body = io.encode_body(|| body::build_pod(set, owner, ordinal, template.clone(), from));
-        let why = match revision {
+        let usable = templates.get(role, name);
+        let (revision, template) =
+            usable.inspect_err(|error| self.report(EventVerb::Create, Some(&error.to_string())))?;
+        let body = io.encode_body(|| body::build_pod(set, owner, ordinal, template.clone(), revision));
+        let why = match role {
             RevisionRole::Current => "from the current revision",
             RevisionRole::Update => "from the update revision",
         };
@@ -211,15 +191,16 @@ impl WorkOnPod<'_> {
                 self.report(EventVerb::Create, None);
                 (created.metadata.uid, Ok(()))
             }
-            Err(refusal) if refusal.class == RefusalClass::NameTaken => {
-                self.examine_namesake(&refusal).await;
-                return Err(request_failure(&format!("cannot create Pod {name}"), &refusal));
-            }
             Err(refusal) => {
+                let error = SyncError::from_refusal_in_namespace(&format!("cannot create Pod {name}"), &refusal);
+                if refusal.class == RefusalClass::NameTaken {
+                    self.examine_namesake(&refusal).await;
+                    return Err(error);
+                }
                 if is_worth_an_event(Some(refusal.class)) {
                     self.report(EventVerb::Create, Some(&refusal.error.to_string()));
                 }
-                (Uid::default(), Err(request_failure(&format!("cannot create Pod {name}"), &refusal)))
+                (Uid::default(), Err(error))
             }
         };
         // Claims that this sync created get their owner references in a later sync, after the first event of the Pod. The
@@ -227,9 +208,9 @@ impl WorkOnPod<'_> {
         let mut ownership = ownership_changes(snapshot, ordinal, &VolumeClaimOwners::new(set, name, &uid, false));
         // The remaining claims get their owner references at the next event of the Pod.
         ownership.new_owners_by_volume_claim.truncate(MAX_VOLUME_CLAIM_WRITES_PER_POD);
-        let owned = self.write_claim_owners(&ownership).await.map_err(|trouble| {
-            let is_reported = trouble.class != Some(RefusalClass::VersionConflict) && is_worth_an_event(trouble.class);
-            self.failed(EventVerb::Update, trouble, is_reported)
+        let owned = self.write_claim_owners(&ownership).await.map_err(|failure| {
+            let is_reported = failure.class != Some(RefusalClass::VersionConflict) && is_worth_an_event(failure.class);
+            self.failed(EventVerb::Update, failure, is_reported)
         });
         created.and(owned)
     }
@@ -241,27 +222,32 @@ impl WorkOnPod<'_> {
     /// watches all Pods, and only returns the refusal.
     async fn examine_namesake(&self, refusal: &Refusal) {
         let Self { snapshot, name, io } = self;
-        let Some(NamesakeState { cached_pod: cached, refused_creations: taken }) = io.observe_again(Arc::clone(name))
-        else {
+        let Some((cached_pod, refused_creations)) = io.observe_again(|controller| {
+            let cached_pod = controller.pods.store().get_decoded(&snapshot.owner.namespace, name);
+            Some((cached_pod, controller.watch.report_times.refused_creations(&snapshot.owner.uid, name)))
+        }) else {
             return;
         };
-        let at = io.now();
-        let is_reported = taken.is_some_and(|taken| taken.is_report_due(at));
-        io.apply_memory_note(Note::NameTaken { pod: Arc::clone(name), at, is_reported });
+        let now = io.now();
+        let is_reported = refused_creations.is_some_and(|refused_creations| refused_creations.is_report_due(now));
+        io.update_memory(|controller| {
+            let report_times = &controller.watch.report_times;
+            report_times.add_refused_creation(&snapshot.owner.uid, Arc::clone(name), now, is_reported);
+        });
         let report = |namesake: &Meta| {
             if let Some(holder) = self.describe_holder(namesake).filter(|_| is_reported) {
                 self.report(EventVerb::Create, Some(&format!("{} and {holder}", refusal.error)));
             }
         };
-        if let Some(pod) = cached {
+        if let Some(pod) = cached_pod {
             return report(pod.meta());
         }
         let request = Request::get(PODS, &snapshot.owner.namespace, name).with_reason("its name is taken");
         let Ok(Some(pod)) = io.send_and_decode::<CachedPod>(request).await else { return };
         report(pod.meta());
-        let is_foreign = |controller: &OwnerRef| controller.uid != snapshot.owner.uid;
+        let is_foreign = |pod_owner: &OwnerRef| pod_owner.uid != snapshot.owner.uid;
         if pod.lacks_name_label() && !pod.meta().controller().is_some_and(is_foreign) {
-            io.apply_memory_note(Note::HiddenPod(Box::new(pod)));
+            io.update_memory(|controller| controller.pods.add_object_hidden_from_watch(pod));
         }
     }
 
@@ -269,29 +255,27 @@ impl WorkOnPod<'_> {
     fn describe_holder(&self, namesake: &Meta) -> Option<String> {
         let Snapshot { set, owner, .. } = self.snapshot;
         match namesake.controller() {
-            Some(controller) if controller.uid == owner.uid => None,
-            Some(controller) => Some(format!("is controlled by {} {}", controller.kind, controller.name)),
+            Some(pod_owner) if pod_owner.uid == owner.uid => None,
+            Some(OwnerRef { kind, name, .. }) => Some(format!("is controlled by {kind} {name}")),
             None if set.selector.matches_orphan(&namesake.labels) => None,
             None => Some("is not selected by the StatefulSet".to_owned()),
         }
     }
 
-    /// Writes the owner references of claims in order, up to the first failure.
-    ///
-    /// Each write has the version of the cached claim as a precondition, so a reference that another client added since is not
-    /// lost.
+    /// Writes the owner references of claims in order, up to the first failure. Each write has the version of the cached claim
+    /// as a precondition, so that no reference of another client is lost.
     async fn write_claim_owners(
         &self,
-        OwnershipChanges { new_owners_by_volume_claim: owners, conflicting_volume_claims: conflicting }: &OwnershipChanges,
+        OwnershipChanges { new_owners_by_volume_claim, conflicting_volume_claims }: &OwnershipChanges,
     ) -> Result<(), ClaimFailure> {
         let Self { snapshot, io, .. } = self;
-        for claim in conflicting {
+        for claim in conflicting_volume_claims {
             let message = format!(
                 "PersistentVolumeClaim {claim} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
             );
             io.record_event(EventType::Warning, "ConflictingController", message);
         }
-        for (claim, owners) in owners {
+        for (claim, owners) in new_owners_by_volume_claim {
             let body = io.encode_body(|| {
                 let owners = if owners.is_empty() { Value::Null } else { json!(owners) };
                 json!({"metadata": {"ownerReferences": owners}})
@@ -300,57 +284,50 @@ impl WorkOnPod<'_> {
                 .with_role(write_role(snapshot));
             if let Err(refusal) = io.send(request.with_verb_text("change the owner references of")).await {
                 let what = format!("could not update claim {} for delete policy ownerRefs", claim.metadata.name);
-                return Err(ClaimFailure { failed: request_failure(&what, &refusal), class: Some(refusal.class) });
+                return Err(ClaimFailure {
+                    error: SyncError::from_refusal_in_namespace(&what, &refusal),
+                    class: Some(refusal.class),
+                });
             }
         }
         Ok(())
     }
 
     async fn repair(&self, repair: &PodRepair) -> Result<(), SyncError> {
-        let PodRepair {
-            pod,
-            ordinal,
-            unusable_volume_claims: claims,
-            ownership_changes: ownership,
-            pod_errors: wrong,
-            occasion,
-        } = repair;
-        self.create_claims(claims).await.map_err(|trouble| {
+        let PodRepair { pod, ordinal, unusable_volume_claims, ownership_changes, pod_errors, occasion } = repair;
+        self.create_claims(unusable_volume_claims).await.map_err(|failure| {
             let is_reported =
-                *occasion == RepairOccasion::InRange && trouble.class != Some(RefusalClass::VersionConflict);
-            self.failed(EventVerb::Update, trouble, is_reported)
+                *occasion == RepairOccasion::InRange && failure.class != Some(RefusalClass::VersionConflict);
+            self.failed(EventVerb::Update, failure, is_reported)
         })?;
-        self.write_claim_owners(ownership).await.map_err(|trouble| {
-            // A denial blocks the scale-down until a right is granted or a policy is changed. Upstream records no Event about
-            // the denial.
-            let is_reported = (*occasion != RepairOccasion::Condemned || trouble.failed.is_denied())
-                && trouble.class != Some(RefusalClass::VersionConflict);
-            self.failed(EventVerb::Update, trouble, is_reported)
+        self.write_claim_owners(ownership_changes).await.map_err(|failure| {
+            // A denial blocks the scale-down until a right is granted or a policy is changed. Upstream does not report it.
+            let is_reported = (*occasion != RepairOccasion::Condemned || failure.error.is_denied())
+                && failure.class != Some(RefusalClass::VersionConflict);
+            self.failed(EventVerb::Update, failure, is_reported)
         })?;
-        match wrong {
-            Some(wrong) => self.update(pod, *ordinal, wrong).await,
-            None => {
-                // If only owner references were wrong, the Pod is not written, but the Event is the same as upstream's.
-                if *occasion == RepairOccasion::InRange && !ownership.new_owners_by_volume_claim.is_empty() {
-                    self.report(EventVerb::Update, None);
-                }
-                Ok(())
-            }
+        if let Some(pod_errors) = pod_errors {
+            return self.update(pod, *ordinal, pod_errors).await;
         }
+        // If only owner references were wrong, the Pod is not written, but the Event is the same as upstream's.
+        if *occasion == RepairOccasion::InRange && !ownership_changes.new_owners_by_volume_claim.is_empty() {
+            self.report(EventVerb::Update, None);
+        }
+        Ok(())
     }
 
     /// Writes the identity labels of a Pod, and its volumes, which the server refuses. Upstream: `UpdateStatefulPod`.
-    async fn update(&self, pod: &SharedPod, ordinal: i32, wrong: &PodErrors) -> Result<(), SyncError> {
+    async fn update(&self, pod: &SharedPod, ordinal: i32, pod_errors: &PodErrors) -> Result<(), SyncError> {
         let Self { snapshot, name, io } = self;
-        if wrong.has_wrong_name {
+        if pod_errors.has_wrong_name {
             // Upstream updates a Pod with the name that the Pod should have, and the server finds no such Pod.
             let wanted = snapshot.set.pod_name(ordinal);
             let text = format!("it has the ordinal of Pod {wanted}, and a Pod cannot be renamed");
             self.report(EventVerb::Update, Some(&text));
-            return Err(SyncError::new("name", format!("cannot update Pod {name}: {text}")));
+            return Err(SyncError::new(SyncErrorClass::Name, format!("cannot update Pod {name}: {text}")));
         }
-        let body = io.encode_body(|| repair_patch(pod.meta(), ordinal, wrong));
-        let lacks = if wrong.lacks_identity_labels {
+        let body = io.encode_body(|| repair_patch(pod.meta(), ordinal, pod_errors));
+        let lacks = if pod_errors.lacks_identity_labels {
             "it lacks labels of its identity"
         } else {
             "it lacks volumes of its claims"
@@ -364,8 +341,8 @@ impl WorkOnPod<'_> {
 
     /// Deletes the Pod with its uid and version as preconditions; upstream deletes any Pod of that name. A deleted Pod is no
     /// error. Upstream: `DeleteStatefulPod`.
-    async fn delete(&self, pod: &SharedPod, why: DeletionReason) -> Result<(), SyncError> {
-        match self.io.send(Request::delete(PODS, pod.meta()).with_reason(why.to_string())).await {
+    async fn delete(&self, pod: &SharedPod, reason: DeletionReason) -> Result<(), SyncError> {
+        match self.io.send(Request::delete(PODS, pod.meta()).with_reason(reason.to_string())).await {
             Err(refusal) if !refusal.error.is_not_found() => {
                 Err(self.refused(EventVerb::Delete, "cannot delete", &refusal))
             }
@@ -377,18 +354,17 @@ impl WorkOnPod<'_> {
     }
 }
 
-/// Returns the patch that corrects labels and volumes of a Pod.
-fn repair_patch(meta: &Meta, ordinal: i32, wrong: &PodErrors) -> Value {
+fn repair_patch(meta: &Meta, ordinal: i32, pod_errors: &PodErrors) -> Value {
     let mut patch = json!({});
-    if wrong.lacks_identity_labels {
+    if pod_errors.lacks_identity_labels {
         patch["metadata"]["labels"] = body::identity_labels(&meta.name, Some(ordinal));
     }
-    if !wrong.wrong_volumes.is_empty() {
+    if !pod_errors.wrong_volumes.is_empty() {
         let volume = |(name, claim): &(String, String)| {
             json!({"name": name, "$retainKeys": ["name", "persistentVolumeClaim"],
                 "persistentVolumeClaim": {"claimName": claim}})
         };
-        patch["spec"]["volumes"] = wrong.wrong_volumes.iter().map(volume).collect();
+        patch["spec"]["volumes"] = pod_errors.wrong_volumes.iter().map(volume).collect();
     }
     patch
 }

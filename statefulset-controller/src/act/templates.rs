@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use common::{
-    io::{Request, SyncError},
+    prelude::*,
     revision::{CONTROLLER_REVISIONS, RevisionWithData},
 };
 use serde_json::{Value, json};
 
-use super::{body, note::Io};
+use super::{SetIo, body};
 use crate::{
     plan::{
         PodWork, WorkPhase,
@@ -23,14 +23,9 @@ pub(super) struct PhaseTemplates<'r> {
     by_name: BTreeMap<&'r str, Template>,
 }
 
-enum Template {
-    /// A Pod can be made from the template.
-    Usable(Value),
-    /// The revision holds no template, or a malformed one.
-    Malformed,
-    /// The data of the revision could not be read: the label of the failure, and its text.
-    Unread(&'static str, String),
-}
+/// A Pod template; `None` if the revision holds no template, or a malformed one. If the data of the revision could not be read,
+/// the class and the text of the error.
+type Template = Result<Option<Value>, (SyncErrorClass, String)>;
 
 impl<'r> PhaseTemplates<'r> {
     /// Reads the templates of all revisions from which the phase creates Pods.
@@ -38,14 +33,14 @@ impl<'r> PhaseTemplates<'r> {
         phase: &WorkPhase,
         snapshot: &Snapshot,
         revisions: &'r Revisions,
-        io: Io<'_>,
+        io: SetIo<'_>,
     ) -> Self {
         let mut by_name = BTreeMap::new();
         for work in &phase.work {
-            let PodWork::Create { revision_role: role, .. } = work else { continue };
-            let revision = revisions.get(*role);
+            let PodWork::Create { revision_role, .. } = work else { continue };
+            let revision = revisions.get(*revision_role);
             if !by_name.contains_key(&*revision.name) {
-                by_name.insert(&*revision.name, template(snapshot, revision, io).await);
+                by_name.insert(&*revision.name, read_template(snapshot, revision, io).await);
             }
         }
         Self { revisions, by_name }
@@ -55,45 +50,40 @@ impl<'r> PhaseTemplates<'r> {
     pub(super) fn get(&self, role: RevisionRole, pod: &str) -> Result<(&'r str, &Value), SyncError> {
         let revision: &'r str = &self.revisions.get(role).name;
         match self.by_name.get(revision) {
-            Some(Template::Usable(template)) => Ok((revision, template)),
-            Some(Template::Unread(label, text)) => Err(SyncError::new(label, text.clone())),
-            Some(Template::Malformed) | None => {
-                Err(SyncError::new("template", format!("cannot make Pod {pod} from revision {revision}")))
+            Some(Ok(Some(template))) => Ok((revision, template)),
+            Some(Err((class, text))) => Err(SyncError::new(*class, text.clone())),
+            Some(Ok(None)) | None => {
+                let text = format!("cannot make Pod {pod} from revision {revision}");
+                Err(SyncError::new(SyncErrorClass::Template, text))
             }
         }
     }
 }
 
-async fn template(snapshot: &Snapshot, revision: &Revision, io: Io<'_>) -> Template {
+/// Returns the template of a revision, which is read from the server unless the set holds the same template.
+async fn read_template(snapshot: &Snapshot, revision: &Revision, io: SetIo<'_>) -> Template {
+    let Snapshot { set, owner, .. } = snapshot;
     let template = match &revision.template_source {
-        TemplateSource::Stored(stored) => match read(stored, io).await {
-            Ok(template) => template,
-            Err((label, text)) => return Template::Unread(label, text),
-        },
+        TemplateSource::Stored(stored_revision) => read_stored_template(stored_revision, io).await?,
         source => source.template_in_set(),
     };
-    let makes_pods = |template: &Value| {
-        body::build_pod(&snapshot.set, &snapshot.owner, 0, template.clone(), &revision.name).is_some()
-    };
-    template.filter(makes_pods).map_or(Template::Malformed, Template::Usable)
+    let makes_pods = |template: &Value| body::build_pod(set, owner, 0, template.clone(), &revision.name).is_some();
+    Ok(template.filter(makes_pods))
 }
 
-/// Reads a revision from the server, and returns its Pod template.
-async fn read(cached: &SharedRevision, io: Io<'_>) -> Result<Option<Value>, (&'static str, String)> {
-    let name = &cached.meta.name;
-    let request =
-        Request::get(CONTROLLER_REVISIONS, &cached.meta.namespace, name).with_reason("Pods are created from it");
-    match io
-        .send_and_decode::<RevisionWithData>(request)
-        .await
-        .map(|read| read.map(RevisionWithData::into_revision_and_template))
-    {
+async fn read_stored_template(stored_revision: &SharedRevision, io: SetIo<'_>) -> Template {
+    let name = &stored_revision.meta.name;
+    let request = Request::get(CONTROLLER_REVISIONS, &stored_revision.meta.namespace, name)
+        .with_reason("Pods are created from it");
+    let answer = io.send_and_decode::<RevisionWithData>(request).await;
+    match answer.map(|live| live.map(RevisionWithData::into_revision_and_template)) {
         // A forecast sends no request, and assumes that the template is usable.
         Ok(None) => Ok(Some(json!({}))),
-        Ok(Some((live, template))) if live.meta.uid == cached.meta.uid => Ok(template),
-        Ok(Some(_)) => Err(("gone", format!("ControllerRevision {name} was replaced by another one"))),
+        Ok(Some((live, template))) if live.meta.uid == stored_revision.meta.uid => Ok(template),
+        Ok(Some(_)) => Err((SyncErrorClass::Gone, format!("ControllerRevision {name} was replaced by another one"))),
         Err(refusal) => {
-            Err((refusal.error.metric_label(), format!("cannot read ControllerRevision {name}: {}", refusal.error)))
+            let error = SyncError::from_refusal(&format!("cannot read ControllerRevision {name}"), &refusal);
+            Err((error.class(), error.to_string()))
         }
     }
 }

@@ -3,10 +3,10 @@
 //! Upstream uses such a claim without a report: the Pod waits for a volume, or runs on a volume that is too small. This
 //! controller also uses the claim, and records an Event.
 
-use common::intern::Text;
+use common::prelude::*;
 
 use crate::{
-    plan::mismatch::{VolumeClaimMismatch, VolumeClaimMismatches},
+    plan::{VolumeClaimMismatch, VolumeClaimMismatches},
     snapshot::Snapshot,
 };
 

@@ -2,17 +2,13 @@
 //!
 //! Upstream: `pkg/controller/statefulset`, `isClaimOwnerUpToDate`, `updateClaimOwnerRefForSetAndPod`.
 
-use common::{
-    intern::Text,
-    meta::{OwnerRef, Uid},
-    pods::PODS,
-};
+use common::{pods::PODS, prelude::*};
 
 use crate::objects::{
     PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS, StatefulSet, VolumeClaimRetention, VolumeClaimRetentionPolicy,
 };
 
-/// The owner references to a set and to one of its Pods that a claim can have.
+/// The possible owners of a claim: the StatefulSet, and the Pod that uses the claim.
 #[derive(Clone, Debug)]
 pub struct VolumeClaimOwners {
     retention: VolumeClaimRetentionPolicy,
@@ -32,8 +28,8 @@ fn reference(api_version: &str, kind: &str, name: &str, uid: &Uid) -> OwnerRef {
     }
 }
 
-fn is_named(one: &OwnerRef, other: &OwnerRef) -> bool {
-    one.api_version == other.api_version && one.kind == other.kind && one.name == other.name
+fn is_named(owner: &OwnerRef, other: &OwnerRef) -> bool {
+    owner.api_version == other.api_version && owner.kind == other.kind && owner.name == other.name
 }
 
 /// The result of a comparison of a claim's owner references with the retention policy.
@@ -52,8 +48,8 @@ impl VolumeClaimOwners {
         Self {
             retention: set.volume_claim_retention_policy,
             condemned,
-            set: reference(&STATEFUL_SETS.api_version(), STATEFUL_SETS.kind, &meta.name, &meta.uid),
-            pod: reference(PERSISTENT_VOLUME_CLAIMS.version, PODS.kind, pod, uid),
+            set: reference(&STATEFUL_SETS.api_version(), STATEFUL_SETS.kind(), &meta.name, &meta.uid),
+            pod: reference(PERSISTENT_VOLUME_CLAIMS.version(), PODS.kind(), pod, uid),
         }
     }
 
@@ -85,14 +81,15 @@ impl VolumeClaimOwners {
     }
 
     fn are_up_to_date(&self, owners: &[OwnerRef], conflicting: bool) -> bool {
-        for expected in [&self.set, &self.pod] {
-            // An owner has the expected name and another UID. The garbage collector still has to process this claim.
-            if owners.iter().find(|owner| is_named(owner, expected)).is_some_and(|owner| owner.uid != expected.uid) {
-                return true;
-            }
+        // An owner has the expected name and another UID. The garbage collector still has to process this claim.
+        let is_earlier = |owner_ref: &OwnerRef| {
+            owners.iter().find(|owner| is_named(owner, owner_ref)).is_some_and(|owner| owner.uid != owner_ref.uid)
+        };
+        if is_earlier(&self.set) || is_earlier(&self.pod) {
+            return true;
         }
-        let of = |expected: &OwnerRef| owners.iter().any(|owner| owner.uid == expected.uid);
-        let has = (of(&self.set), of(&self.pod));
+        let has_uid = |uid: &Uid| owners.iter().any(|owner| owner.uid == *uid);
+        let has = (has_uid(&self.set.uid), has_uid(&self.pod.uid));
         if conflicting {
             return has == (false, false);
         }
@@ -116,12 +113,10 @@ impl VolumeClaimOwners {
 }
 
 /// Returns whether a claim is about to be deleted with an earlier Pod of this name. The next Pod must not use such a claim.
-///
-/// Always false if `whenScaled` is `Retain`.
 pub fn is_volume_claim_stale(retention: VolumeClaimRetentionPolicy, owners: &[OwnerRef], pod: &str) -> bool {
     let earlier = |owner: &OwnerRef| {
-        owner.api_version == PERSISTENT_VOLUME_CLAIMS.version
-            && owner.kind == PODS.kind
+        owner.api_version == PERSISTENT_VOLUME_CLAIMS.version()
+            && owner.kind == PODS.kind()
             && owner.name == *pod
             && !owner.uid.is_empty()
     };
@@ -132,10 +127,11 @@ pub fn is_volume_claim_stale(retention: VolumeClaimRetentionPolicy, owners: &[Ow
 mod tests {
     use super::*;
 
-    const RETAIN: VolumeClaimRetentionPolicy = VolumeClaimRetentionPolicy {
-        when_deleted: VolumeClaimRetention::Retain,
-        when_scaled: VolumeClaimRetention::Retain,
-    };
+    use VolumeClaimRetention::{Delete, Retain};
+
+    fn policy(when_deleted: VolumeClaimRetention, when_scaled: VolumeClaimRetention) -> VolumeClaimRetentionPolicy {
+        VolumeClaimRetentionPolicy { when_deleted, when_scaled }
+    }
 
     fn owners(retention: VolumeClaimRetentionPolicy, condemned: bool) -> VolumeClaimOwners {
         let uid = |text| Uid::new(text);
@@ -160,20 +156,17 @@ mod tests {
     }
 
     fn all() -> impl Iterator<Item = (VolumeClaimRetentionPolicy, bool)> {
-        let keeps = [VolumeClaimRetention::Retain, VolumeClaimRetention::Delete];
-        let retentions = keeps.into_iter().flat_map(move |when_deleted| {
-            keeps.into_iter().map(move |when_scaled| VolumeClaimRetentionPolicy { when_deleted, when_scaled })
-        });
+        let keeps = [Retain, Delete];
+        let retentions = keeps
+            .into_iter()
+            .flat_map(move |when_deleted| keeps.into_iter().map(move |when_scaled| policy(when_deleted, when_scaled)));
         retentions.flat_map(|retention| [(retention, false), (retention, true)])
     }
 
     /// STATEFULSET-43.
     #[test]
     fn the_retention_policy_determines_the_owners() {
-        let wanted = |deleted, scaled, condemned| {
-            owners(VolumeClaimRetentionPolicy { when_deleted: deleted, when_scaled: scaled }, condemned).wanted_owners()
-        };
-        use VolumeClaimRetention::{Delete, Retain};
+        let wanted = |deleted, scaled, condemned| owners(policy(deleted, scaled), condemned).wanted_owners();
         for condemned in [false, true] {
             assert_eq!(wanted(Retain, Retain, condemned), (false, false));
             assert_eq!(wanted(Delete, Retain, condemned), (true, false));
@@ -217,16 +210,13 @@ mod tests {
     /// STATEFULSET-46.
     #[test]
     fn references_to_earlier_objects_are_left_to_the_garbage_collector() {
-        let policy = VolumeClaimRetentionPolicy {
-            when_deleted: VolumeClaimRetention::Delete,
-            when_scaled: VolumeClaimRetention::Delete,
-        };
+        let retention = policy(Delete, Delete);
         for list in [vec![set("OLD")], vec![pod("OLD")], vec![set("SET"), pod("OLD")]] {
-            let verdict = owners(policy, false).check_owner_references(&list);
+            let verdict = owners(retention, false).check_owner_references(&list);
             assert_eq!(verdict, OwnershipCheck { has_conflicting_owner: true, new_owners: None }, "{list:?}");
         }
         assert_eq!(
-            owners(RETAIN, false).check_owner_references(&[set("OLD")]),
+            owners(policy(Retain, Retain), false).check_owner_references(&[set("OLD")]),
             OwnershipCheck { has_conflicting_owner: false, new_owners: None }
         );
     }
@@ -234,50 +224,38 @@ mod tests {
     /// STATEFULSET-45.
     #[test]
     fn a_claim_of_another_controller_loses_the_reference_to_the_set() {
-        let policy = VolumeClaimRetentionPolicy {
-            when_deleted: VolumeClaimRetention::Delete,
-            when_scaled: VolumeClaimRetention::Retain,
-        };
-        let verdict = owners(policy, false).check_owner_references(&[other(Some(true)), set("SET")]);
+        let retention = policy(Delete, Retain);
+        let verdict = owners(retention, false).check_owner_references(&[other(Some(true)), set("SET")]);
         assert_eq!(verdict, OwnershipCheck { has_conflicting_owner: true, new_owners: Some(vec![other(Some(true))]) });
-        let verdict = owners(policy, false).check_owner_references(&[other(Some(true))]);
+        let verdict = owners(retention, false).check_owner_references(&[other(Some(true))]);
         assert_eq!(verdict, OwnershipCheck { has_conflicting_owner: true, new_owners: None });
         // If all claims are retained, another controller is no conflict.
-        let verdict = owners(RETAIN, false).check_owner_references(&[other(Some(true)), set("SET")]);
+        let verdict = owners(policy(Retain, Retain), false).check_owner_references(&[other(Some(true)), set("SET")]);
         assert_eq!(verdict, OwnershipCheck { has_conflicting_owner: false, new_owners: Some(vec![other(Some(true))]) });
     }
 
     #[test]
     fn a_reference_without_controller_is_made_a_controller_reference() {
-        let policy = VolumeClaimRetentionPolicy {
-            when_deleted: VolumeClaimRetention::Delete,
-            when_scaled: VolumeClaimRetention::Retain,
-        };
+        let retention = policy(Delete, Retain);
         let weak = OwnerRef { controller: None, ..set("SET") };
-        assert_eq!(owners(policy, false).check_owner_references(&[weak]).new_owners, Some(vec![set("SET")]));
+        assert_eq!(owners(retention, false).check_owner_references(&[weak]).new_owners, Some(vec![set("SET")]));
     }
 
     #[test]
     fn a_uid_under_another_name_is_not_written_twice() {
-        let policy = VolumeClaimRetentionPolicy {
-            when_deleted: VolumeClaimRetention::Delete,
-            when_scaled: VolumeClaimRetention::Retain,
-        };
+        let retention = policy(Delete, Retain);
         let odd = OwnerRef { name: "other".into(), controller: None, ..set("SET") };
         // A write would change nothing and would be repeated in every sync, so none is planned.
-        assert_eq!(owners(policy, false).check_owner_references(&[odd]).new_owners, None);
+        assert_eq!(owners(retention, false).check_owner_references(&[odd]).new_owners, None);
     }
 
     /// STATEFULSET-42.
     #[test]
     fn a_claim_that_is_deleted_with_an_earlier_pod_is_stale() {
-        let policy = VolumeClaimRetentionPolicy {
-            when_deleted: VolumeClaimRetention::Retain,
-            when_scaled: VolumeClaimRetention::Delete,
-        };
-        assert!(is_volume_claim_stale(policy, &[pod("OLD")], "web-0"));
-        assert!(!is_volume_claim_stale(policy, &[pod("OLD")], "web-1"));
-        assert!(!is_volume_claim_stale(policy, &[set("SET")], "web-0"));
-        assert!(!is_volume_claim_stale(RETAIN, &[pod("OLD")], "web-0"));
+        let retention = policy(Retain, Delete);
+        assert!(is_volume_claim_stale(retention, &[pod("OLD")], "web-0"));
+        assert!(!is_volume_claim_stale(retention, &[pod("OLD")], "web-1"));
+        assert!(!is_volume_claim_stale(retention, &[set("SET")], "web-0"));
+        assert!(!is_volume_claim_stale(policy(Retain, Retain), &[pod("OLD")], "web-0"));
     }
 }

@@ -1,17 +1,17 @@
-//! The current and the update revision of a set.
+//! The current and the update revision of a set, and the limit on the number of stored revisions.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use common::{
     hash::controller_revision_hash,
-    intern::Text,
+    prelude::*,
     revision::{self, template::PodTemplateWithRevisionData},
 };
 
 use crate::{
     objects::StatefulSet,
     plan::revisions::{Revision, RevisionWrite, Revisions, TemplateSource},
-    snapshot::{SharedRevision, Snapshot},
+    snapshot::{SharedPod, SharedRevision, Snapshot},
 };
 
 /// Maximum length in bytes of the set's name in the names of its revisions. A longer name is cut.
@@ -21,7 +21,7 @@ const MAX_NAME_PREFIX: usize = 223;
 pub fn sorted_revisions(snapshot: &Snapshot) -> Vec<SharedRevision> {
     let claims = &snapshot.revisions;
     let mut all: Vec<SharedRevision> = claims.to_keep.iter().chain(&claims.to_adopt).cloned().collect();
-    revision::sort_revisions(&mut all);
+    all.sort_by(|a, b| revision::compare_revisions(a, b));
     all
 }
 
@@ -45,14 +45,14 @@ pub fn revision_name(set: &StatefulSet, hash: &str) -> String {
 ///
 /// No revision of a terminating set is written. The garbage collector may already have removed the owner references of a
 /// revision, which then exists although the caches do not show it as a revision of the set.
-pub fn choose_revisions(snapshot: &Snapshot, stored: Vec<SharedRevision>) -> Revisions {
+pub fn choose_revisions(snapshot: &Snapshot, stored_revisions: Vec<SharedRevision>) -> Revisions {
     let (set, template) = (&snapshot.set, &snapshot.template);
-    let number = revision::next_revision_number(stored.iter().map(|r| &***r));
+    let number = revision::next_revision_number(stored_revisions.iter().map(|r| &***r));
     let collisions = set.status.collision_count.unwrap_or(0);
-    let latest = stored.last();
-    let equal = stored.iter().rfind(|revision| revision.has_data(template.revision_data()));
-    let equal_with_defaults = |latest: &&SharedRevision| {
-        snapshot.features.compares_revisions_semantically && latest.equals_with_defaults(template.revision_data())
+    let latest = stored_revisions.last();
+    let equal = stored_revisions.iter().rfind(|revision| revision.has_data(template.revision_data()));
+    let equal_with_defaults = |revision: &&SharedRevision| {
+        snapshot.features.compares_revisions_semantically && revision.equals_with_defaults(template.revision_data())
     };
     let new = || Revision::from_template(template, &revision_name(set, &template_hash(template, collisions)));
     let recorded = |name: &Text| {
@@ -75,7 +75,7 @@ pub fn choose_revisions(snapshot: &Snapshot, stored: Vec<SharedRevision>) -> Rev
     };
     let step = if snapshot.owner.is_deleting { RevisionWrite::Nothing } else { step };
     let current_name = &set.status.current_revision;
-    let current = stored.iter().find(|revision| *revision.meta.name == **current_name);
+    let current = stored_revisions.iter().find(|revision| *revision.meta.name == **current_name);
     let current = current.map(|revision| Revision::from_stored(revision, template));
     let current = match current {
         None if snapshot.owner.is_deleting => recorded(current_name),
@@ -83,7 +83,7 @@ pub fn choose_revisions(snapshot: &Snapshot, stored: Vec<SharedRevision>) -> Rev
     };
     Revisions {
         current_revision: current.unwrap_or_else(|| update.clone()),
-        stored_revisions: stored,
+        stored_revisions,
         revision_write: step,
         update_revision: update,
         collision_count: collisions,
@@ -112,6 +112,25 @@ pub fn with_created_revision(
         revision_write: RevisionWrite::Nothing,
         stored_revisions: revisions.stored_revisions.clone(),
     }
+}
+
+/// Returns the oldest unused revisions beyond `spec.revisionHistoryLimit`. Upstream: `truncateHistory`.
+///
+/// A revision is in use if it is the current or the update revision, or if the status or a Pod names it. Terminating revisions are
+/// neither counted nor deleted again.
+pub fn revisions_to_delete(
+    set: &StatefulSet,
+    revisions: &Revisions,
+    claimed_pods: &[SharedPod],
+) -> Vec<SharedRevision> {
+    let Ok(limit) = usize::try_from(set.revision_history_limit) else { return Vec::new() };
+    let mut live: BTreeSet<&str> = claimed_pods.iter().map(|pod| pod.revision_name()).collect();
+    live.extend([&*revisions.current_revision.name, &*revisions.update_revision.name]);
+    live.extend([&*set.status.current_revision, &*set.status.update_revision]);
+    let is_unused = |revision: &&SharedRevision| !revision.meta.is_deleting() && !live.contains(&*revision.meta.name);
+    let unused: Vec<&SharedRevision> = revisions.stored_revisions.iter().filter(is_unused).collect();
+    let surplus = unused.len().saturating_sub(limit);
+    unused.into_iter().take(surplus).cloned().collect()
 }
 
 #[cfg(test)]

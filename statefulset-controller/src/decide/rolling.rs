@@ -2,7 +2,7 @@
 
 use common::{intstr::Rounding, io::GroupConcurrency};
 
-use super::situation::PodsByOrdinal;
+use super::ordinals::PodsByOrdinal;
 use crate::{
     objects::{StatefulSet, UpdateStrategy},
     plan::{DeletionReason, PodPlan, PodWork, UnavailablePods, WorkPhase},
@@ -16,38 +16,35 @@ pub fn max_unavailable(set: &StatefulSet) -> i32 {
     limit.unwrap_or(1).max(1)
 }
 
-/// Deletes outdated Pods by descending ordinal, and none below the partition.
-///
-/// Upstream: `updateStatefulSetAfterInvariantEstablished`.
-pub fn plan_rolling_update(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) {
-    if situation.set().update_strategy == UpdateStrategy::OnDelete {
+/// Deletes outdated Pods by descending ordinal, and none below the partition. Upstream:
+/// `updateStatefulSetAfterInvariantEstablished`.
+pub fn plan_rolling_update(ordinals: &PodsByOrdinal<'_>, plan: &mut PodPlan) {
+    if ordinals.set().update_strategy == UpdateStrategy::OnDelete {
         return;
     }
-    let victims = if situation.snapshot.features.is_max_unavailable_enabled {
-        within_limit(situation, plan)
+    let pods_to_delete = if ordinals.snapshot.features.is_max_unavailable_enabled {
+        within_limit(ordinals, plan)
     } else {
-        highest(situation, plan).into_iter().collect()
+        highest(ordinals, plan).into_iter().collect()
     };
-    let work: Vec<PodWork> = victims
-        .into_iter()
-        .map(|pod| PodWork::Delete {
-            why: DeletionReason::Outdated { is_current: situation.has_current_revision(&pod) },
-            pod,
-        })
-        .collect();
+    let delete = |pod| {
+        let why = DeletionReason::Outdated { is_current: ordinals.has_current_revision(&pod) };
+        PodWork::Delete { pod, why }
+    };
+    let work: Vec<PodWork> = pods_to_delete.into_iter().map(delete).collect();
     if !work.is_empty() {
         plan.phases.push(WorkPhase { concurrency: GroupConcurrency::Sequential, work });
     }
 }
 
 /// Returns the outdated Pod with the highest ordinal; `None` if a Pod with a higher ordinal is unavailable.
-fn highest(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Option<SharedPod> {
-    for (ordinal, pod) in situation.descending_ordinals(situation.lowest_updatable_ordinal()) {
+fn highest(ordinals: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Option<SharedPod> {
+    for (ordinal, pod) in ordinals.descending_ordinals(ordinals.lowest_updatable_ordinal()) {
         match pod {
-            Some(pod) if situation.is_outdated(pod) => return Some(pod.clone()),
-            Some(pod) if !situation.is_unavailable(pod) => {}
+            Some(pod) if ordinals.is_outdated(pod) => return Some(pod.clone()),
+            Some(pod) if !ordinals.is_unavailable(pod) => {}
             _ => {
-                let name = situation.set().pod_name(ordinal);
+                let name = ordinals.set().pod_name(ordinal);
                 plan.waiting_reasons.push(|| format!("the rollout waits for Pod {name} to be available"));
                 return None;
             }
@@ -61,27 +58,27 @@ fn highest(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Option<SharedPo
 /// As in upstream, a ready Pod is deleted only while fewer Pods than the limit are unavailable. Outdated Pods that are not
 /// ready serve no requests, so they do not hold up their own replacement (kubernetes/kubernetes#137409). Such a Pod is deleted
 /// while fewer Pods than the limit are being replaced. A sync never deletes more Pods than the limit still allows.
-fn within_limit(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Vec<SharedPod> {
-    let limit = i64::from(max_unavailable(situation.set()));
-    let is_broken = |pod: &&SharedPod| situation.is_outdated(pod) && !pod.is_ready();
-    let unavailable = situation.missing_pod_count
-        + situation.pods_in_range().filter(|pod| situation.is_unavailable(pod)).count() as i64;
-    let broken = situation.pods_in_range().filter(is_broken).count() as i64;
+fn within_limit(ordinals: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Vec<SharedPod> {
+    let limit = i64::from(max_unavailable(ordinals.set()));
+    let is_broken = |pod: &&SharedPod| ordinals.is_outdated(pod) && !pod.is_ready();
+    let unavailable =
+        ordinals.missing_pod_count + ordinals.pods_in_range().filter(|pod| ordinals.is_unavailable(pod)).count() as i64;
+    let broken = ordinals.pods_in_range().filter(is_broken).count() as i64;
     let now = i32::try_from(unavailable).unwrap_or(i32::MAX);
     plan.unavailable_pods =
-        Some(UnavailablePods { max_unavailable: max_unavailable(situation.set()), count: Some(now) });
+        Some(UnavailablePods { max_unavailable: max_unavailable(ordinals.set()), count: Some(now) });
     // Number of further deletions that the limit allows: of ready Pods, and of all Pods together.
     let mut for_ready = limit - unavailable;
     let mut for_all = limit - (unavailable - broken);
-    let lowest = situation.lowest_updatable_ordinal();
-    let candidates = situation.slots_in_range.iter().rev().take_while(|slot| i64::from(slot.ordinal) >= lowest);
-    let (mut victims, mut waiting) = (Vec::new(), 0);
-    for pod in candidates.filter_map(|slot| slot.pod.as_ref()).filter(|pod| situation.is_outdated(pod)) {
+    let lowest = ordinals.lowest_updatable_ordinal();
+    let candidates = ordinals.slots_in_range.iter().rev().take_while(|slot| i64::from(slot.ordinal) >= lowest);
+    let (mut pods_to_delete, mut waiting) = (Vec::new(), 0);
+    for pod in candidates.filter_map(|slot| slot.pod.as_ref()).filter(|pod| ordinals.is_outdated(pod)) {
         let ready = pod.is_ready();
         if for_all > 0 && (!ready || for_ready > 0) {
             for_all -= 1;
             for_ready -= i64::from(ready);
-            victims.push(pod.clone());
+            pods_to_delete.push(pod.clone());
         } else {
             waiting += 1;
         }
@@ -90,5 +87,5 @@ fn within_limit(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Vec<Shared
         plan.waiting_reasons
             .push(|| format!("{waiting} outdated Pods wait: {now} Pods are unavailable, and the limit is {limit}"));
     }
-    victims
+    pods_to_delete
 }

@@ -1,4 +1,4 @@
-use common::controller::ExplainPlan;
+use common::controller::SyncPlan;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -351,7 +351,7 @@ fn claims_that_fall_short_of_their_template_are_reported_once() {
         world
     };
     let reports = |world: &World| world.plan().mismatches_to_report.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let lines = |world: &World| ExplainPlan::wait_reasons(&world.plan()).join("\n");
+    let lines = |world: &World| SyncPlan::wait_reasons(&world.plan()).join("\n");
     assert!(reports(&of(&["2Gi", "2048Mi", "3Gi"])).is_empty(), "an expanded claim satisfies the template");
     let small = of(&["1Gi", "2Gi", "1Gi", "1Gi"]);
     let text = "PersistentVolumeClaim data-web-0 does not match volumeClaimTemplate data and is used as it is: \

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use common::{
-    intern::{Labels, Text},
+    intern::Labels,
     json::null_as_default,
-    meta::{Annotations, Meta},
-    object::{Object, Resource},
+    prelude::*,
     quantity::Quantity,
     wire::{MessageSchema, messages},
 };
@@ -42,8 +41,7 @@ impl Object for CachedVolumeClaim {
         self.spec.storage_class =
             self.spec.storage_class.take().or_else(|| annotations.get(STORAGE_CLASS_ANNOTATION).map(Text::new));
         self.metadata.labels = Labels::empty();
-        self.metadata.annotations = Annotations::default();
-        self.metadata.finalizers = Box::default();
+        self.metadata.drop_annotations_and_finalizers();
     }
 }
 
@@ -64,25 +62,19 @@ pub struct VolumeClaimSpec {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireSpec {
-    #[serde(default)]
     access_modes: Option<BTreeSet<Text>>,
-    #[serde(default)]
     resources: Option<WireResources>,
-    #[serde(default)]
     storage_class_name: Option<Text>,
-    #[serde(default)]
     volume_mode: Option<Text>,
 }
 
 #[derive(Deserialize)]
 struct WireResources {
-    #[serde(default)]
     requests: Option<WireRequests>,
 }
 
 #[derive(Deserialize)]
 struct WireRequests {
-    #[serde(default)]
     storage: Option<Value>,
 }
 

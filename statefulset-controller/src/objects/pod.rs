@@ -1,16 +1,13 @@
 //! Pods, and the names that tie them to their StatefulSet and ordinal.
 
-use std::{borrow::Cow, ops::Deref};
+use std::ops::Deref;
 
 use common::{
     conditions::seconds,
     head::ObjectHead,
-    intern::Text,
     json::JsonStr,
-    meta::{Annotations, Meta},
-    object::{Object, Resource},
-    pods::{PODS, Phase, Pod, PodSpec, PodStatus, Readiness},
-    store::{ByController, OrphansByNamespace},
+    pods::{PODS, Phase, Pod, PodCondition, PodSpec, PodStatus},
+    prelude::*,
     wire::{MessageSchema, messages},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -91,15 +88,14 @@ impl Object for CachedPod {
     type Indexes = (ByController, OrphansByNamespace);
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
     const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
-        Some(|head| head.controller_kind().is_none_or(|kind| kind == STATEFUL_SETS.kind));
+        Some(|head| head.controller_kind().is_none_or(|kind| kind == STATEFUL_SETS.kind()));
 
     fn meta(&self) -> &Meta {
         &self.pod.meta
     }
 
     fn drop_unneeded_fields(&mut self) {
-        self.pod.meta.annotations = Annotations::default();
-        self.pod.meta.finalizers = Box::default();
+        self.pod.meta.drop_annotations_and_finalizers();
     }
 }
 
@@ -108,14 +104,12 @@ impl<'de> Deserialize<'de> for CachedPod {
         #[derive(Deserialize)]
         struct Wire<'a> {
             metadata: Meta,
-            #[serde(default)]
             spec: Option<WireSpec>,
-            #[serde(borrow, default)]
+            #[serde(borrow)]
             status: Option<WireStatus<'a>>,
         }
         #[derive(Default, Deserialize)]
         struct WireSpec {
-            #[serde(default)]
             volumes: Option<Vec<Volume>>,
         }
         #[derive(Deserialize)]
@@ -123,7 +117,6 @@ impl<'de> Deserialize<'de> for CachedPod {
         struct Volume {
             #[serde(default)]
             name: Text,
-            #[serde(default)]
             persistent_volume_claim: Option<Source>,
         }
         #[derive(Deserialize)]
@@ -140,7 +133,11 @@ impl<'de> Deserialize<'de> for CachedPod {
         let status = status.unwrap_or_default();
         let phase = status.phase.as_deref().map_or(Phase::Other, Phase::parse);
         let never_ready = status.was_never_ready();
-        let status = PodStatus { phase, readiness: status.readiness(), ..PodStatus::default() };
+        let status = PodStatus {
+            phase,
+            readiness: PodCondition::readiness(status.conditions.as_deref()),
+            ..PodStatus::default()
+        };
         Ok(Self { pod: Pod::new(metadata, PodSpec::default(), &status), claims: claims.into(), never_ready })
     }
 }
@@ -149,39 +146,19 @@ impl<'de> Deserialize<'de> for CachedPod {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireStatus<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     phase: Option<JsonStr<'a>>,
-    #[serde(borrow, default)]
-    conditions: Option<Vec<WireCondition<'a>>>,
+    #[serde(borrow)]
+    conditions: Option<Vec<PodCondition<'a>>>,
     #[serde(default, with = "seconds")]
     start_time: Option<Timestamp>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireCondition<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    #[serde(borrow, default)]
-    status: Option<JsonStr<'a>>,
-    #[serde(default, with = "seconds")]
-    last_transition_time: Option<Timestamp>,
-}
-
 impl WireStatus<'_> {
-    fn ready(&self) -> Option<&WireCondition<'_>> {
-        self.conditions.iter().flatten().find(|condition| condition.kind == "Ready")
-    }
-
-    fn readiness(&self) -> Readiness {
-        let ready = self.ready().filter(|condition| condition.status.as_deref() == Some("True"));
-        ready.map_or(Readiness::NotReady, |condition| Readiness::Ready { since: condition.last_transition_time })
-    }
-
     fn was_never_ready(&self) -> bool {
-        let Some(ready) = self.ready() else { return true };
+        let Some(ready) = PodCondition::find_ready(self.conditions.as_deref()) else { return true };
         let Some((changed, started)) = ready.last_transition_time.zip(self.start_time) else { return false };
-        ready.status.as_deref() != Some("True") && changed.duration_since(started) <= START_JITTER
+        !ready.is_true() && changed.duration_since(started) <= START_JITTER
     }
 }
 

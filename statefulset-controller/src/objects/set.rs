@@ -1,12 +1,9 @@
 use std::ops::RangeInclusive;
 
 use common::{
-    intern::Text,
     intstr::IntOrString,
-    json::{RawJson, null_as_default},
-    meta::Meta,
-    object::{Object, Resource},
-    selector::Selector,
+    json::{RawJson, null_as_default, null_if_default, parse_count},
+    prelude::*,
     store::ByNamespace,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -118,13 +115,13 @@ pub struct Status {
     /// Number of Pods that have been ready for `minReadySeconds`.
     pub available_replicas: i32,
     /// Number of Pods that are running and ready.
-    #[serde(serialize_with = "zero_as_null")]
+    #[serde(serialize_with = "null_if_default")]
     pub ready_replicas: i32,
     /// Number of Pods that have the current revision and are not terminating.
-    #[serde(serialize_with = "zero_as_null")]
+    #[serde(serialize_with = "null_if_default")]
     pub current_replicas: i32,
     /// Number of Pods that have the update revision and are not terminating.
-    #[serde(serialize_with = "zero_as_null")]
+    #[serde(serialize_with = "null_if_default")]
     pub updated_replicas: i32,
     /// Name of the revision before the rolling update. The update revision becomes the current one when the rollout is
     /// complete.
@@ -144,10 +141,6 @@ impl Status {
         let shown = |s: &Self| Self { observed_generation: 0, collision_count: None, ..s.clone() };
         self.observed_generation > stored.observed_generation || shown(self) != shown(stored)
     }
-}
-
-fn zero_as_null<N: Default + PartialEq + Serialize, S: Serializer>(n: &N, serializer: S) -> Result<S::Ok, S::Error> {
-    Some(n).filter(|n| **n != N::default()).serialize(serializer)
 }
 
 #[expect(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference to the field")]
@@ -211,7 +204,6 @@ impl Object for StatefulSet {
 struct Wire {
     metadata: Meta,
     spec: WireSpec,
-    #[serde(default)]
     status: Option<Status>,
 }
 
@@ -219,24 +211,18 @@ struct Wire {
 #[serde(rename_all = "camelCase")]
 struct WireSpec {
     replicas: Option<i64>,
-    #[serde(default)]
     min_ready_seconds: Option<i64>,
-    #[serde(default)]
     ordinals: Option<Ordinals>,
     #[serde(default)]
     selector: Value,
     template: Option<RawJson>,
-    #[serde(default)]
     volume_claim_templates: Option<Vec<RawJson>>,
     #[serde(default, deserialize_with = "null_as_default")]
     service_name: Text,
     #[serde(default, deserialize_with = "null_as_default")]
     pod_management_policy: Text,
-    #[serde(default)]
     update_strategy: Option<WireUpdate>,
-    #[serde(default)]
     revision_history_limit: Option<i32>,
-    #[serde(default)]
     persistent_volume_claim_retention_policy: Option<WireRetention>,
 }
 
@@ -251,7 +237,6 @@ struct Ordinals {
 struct WireUpdate {
     #[serde(default, rename = "type")]
     kind: Text,
-    #[serde(default)]
     rolling_update: Option<RollingUpdate>,
 }
 
@@ -273,9 +258,9 @@ impl<'de> Deserialize<'de> for StatefulSet {
 impl Wire {
     fn check(self) -> Result<StatefulSet, String> {
         let Self { metadata, spec, status } = self;
-        let replicas = count("spec.replicas", spec.replicas.ok_or("spec.replicas is missing")?)?;
-        let min_ready_seconds = count("spec.minReadySeconds", spec.min_ready_seconds.unwrap_or(0))?;
-        let start = count("spec.ordinals.start", spec.ordinals.map_or(0, |ordinals| ordinals.start))?;
+        let replicas = parse_count("spec.replicas", spec.replicas.ok_or("spec.replicas is missing")?)?;
+        let min_ready_seconds = parse_count("spec.minReadySeconds", spec.min_ready_seconds.unwrap_or(0))?;
+        let first_ordinal = parse_count("spec.ordinals.start", spec.ordinals.map_or(0, |ordinals| ordinals.start))?;
         let selector = Selector::from_value(&spec.selector);
         if selector.is_null() {
             return Err("spec.selector is missing".to_owned());
@@ -288,45 +273,40 @@ impl Wire {
             return Err("spec.template is not an object".to_owned());
         }
         let claims = spec.volume_claim_templates.unwrap_or_default().into_iter().map(claim_template);
-        let update = match spec.update_strategy {
+        let update_strategy = match spec.update_strategy {
             Some(update) if &*update.kind == "OnDelete" => UpdateStrategy::OnDelete,
             Some(update) => UpdateStrategy::RollingUpdate(update.rolling_update),
             None => UpdateStrategy::RollingUpdate(None),
         };
-        if let UpdateStrategy::RollingUpdate(Some(RollingUpdate { partition: partition @ ..0, .. })) = update {
+        if let UpdateStrategy::RollingUpdate(Some(RollingUpdate { partition: partition @ ..0, .. })) = update_strategy {
             return Err(format!("spec.updateStrategy.rollingUpdate.partition is {partition}"));
         }
         // Unknown values count as the values that delete less: `OrderedReady`, and `Retain` for both events.
-        let parallel = &*spec.pod_management_policy == "Parallel";
-        let retention =
-            spec.persistent_volume_claim_retention_policy.map_or_else(VolumeClaimRetentionPolicy::default, |policy| {
-                let known = |word: &Text| match word.as_str() {
-                    "Delete" => Some(VolumeClaimRetention::Delete),
-                    "Retain" => Some(VolumeClaimRetention::Retain),
-                    _ => None,
-                };
-                match (known(&policy.when_deleted), known(&policy.when_scaled)) {
-                    (Some(when_deleted), Some(when_scaled)) => VolumeClaimRetentionPolicy { when_deleted, when_scaled },
-                    _ => VolumeClaimRetentionPolicy::default(),
-                }
-            });
+        let is_parallel = &*spec.pod_management_policy == "Parallel";
+        let retention = |word: &Text| match word.as_str() {
+            "Delete" => Some(VolumeClaimRetention::Delete),
+            "Retain" => Some(VolumeClaimRetention::Retain),
+            _ => None,
+        };
+        let retention_policy = spec.persistent_volume_claim_retention_policy.and_then(|policy| {
+            let (when_deleted, when_scaled) = (retention(&policy.when_deleted)?, retention(&policy.when_scaled)?);
+            Some(VolumeClaimRetentionPolicy { when_deleted, when_scaled })
+        });
+        let pod_management_policy =
+            if is_parallel { PodManagementPolicy::Parallel } else { PodManagementPolicy::OrderedReady };
         Ok(StatefulSet {
             metadata,
             replicas,
-            first_ordinal: start,
+            first_ordinal,
             min_ready_seconds,
             selector,
             template,
             volume_claim_templates: claims.collect::<Result<_, _>>()?,
             service_name: spec.service_name,
-            pod_management_policy: if parallel {
-                PodManagementPolicy::Parallel
-            } else {
-                PodManagementPolicy::OrderedReady
-            },
-            update_strategy: update,
+            pod_management_policy,
+            update_strategy,
             revision_history_limit: spec.revision_history_limit.unwrap_or(10),
-            volume_claim_retention_policy: retention,
+            volume_claim_retention_policy: retention_policy.unwrap_or_default(),
             status: status.unwrap_or_default(),
         })
     }
@@ -336,7 +316,6 @@ fn claim_template(raw: RawJson) -> Result<VolumeClaimTemplate, String> {
     #[derive(Deserialize)]
     struct Named {
         metadata: Name,
-        #[serde(default)]
         spec: Option<RawJson>,
     }
     #[derive(Deserialize)]
@@ -348,10 +327,6 @@ fn claim_template(raw: RawJson) -> Result<VolumeClaimTemplate, String> {
     // A spec that cannot be decoded is not compared with claims, and the set is still managed.
     let spec = named.spec.and_then(|spec| serde_json::from_str(spec.text()).ok()).unwrap_or_default();
     Ok(VolumeClaimTemplate { name: named.metadata.name, spec, raw_json: raw })
-}
-
-fn count(field: &str, value: i64) -> Result<i32, String> {
-    i32::try_from(value).ok().filter(|n| *n >= 0).ok_or_else(|| format!("{field} is {value}"))
 }
 
 #[cfg(test)]

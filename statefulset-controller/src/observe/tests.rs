@@ -1,13 +1,10 @@
+use std::sync::Arc;
+
 use common::{
     api::Api,
-    clock::Clock,
-    controller::Controller as _,
-    events::EventRecorder,
     gate::closed_write_gate,
-    meta::{Meta, ResourceVersion},
     metrics::Metrics,
-    queue::{BackoffSettings, Queue},
-    runtime::{LoopContext, SharedValues},
+    runtime::{LoopParts, SharedValues},
     settings::OperatorSettings,
 };
 use serde_json::json;
@@ -33,10 +30,11 @@ fn controller() -> StatefulSetController {
         sync_callbacks: None,
         write_sampler: None,
         shared_values: SharedValues::default(),
+        parts: LoopParts::default(),
         clock: clock.clone(),
         write_gate: gate,
     };
-    StatefulSetController::new(context, Queue::new(clock, BackoffSettings::default(), None))
+    StatefulSetController::new(&context, Queue::new(clock, BackoffSettings::default(), None))
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,12 +47,12 @@ async fn a_template_is_parsed_once_until_it_changes() {
         if version > 2 {
             set["spec"]["template"]["spec"]["containers"][0]["image"] = json!("img:b");
         }
-        controller.sets.store().replace_objects_for_tests(
+        controller.sets.replace_objects_for_tests(
             vec![serde_json::from_str(&set.to_string()).unwrap()],
             ResourceVersion::parse(&version.to_string()),
         );
         match controller.observe(&NamespacedName::new("shop", "web"), sync_time()) {
-            Ok(Observation::Ready(snapshot)) => snapshot.template,
+            Ok(snapshot) => snapshot.template,
             _ => panic!("the caches allow a decision"),
         }
     };
@@ -65,15 +63,15 @@ async fn a_template_is_parsed_once_until_it_changes() {
 
 /// STATEFULSET-5.
 #[tokio::test(start_paused = true)]
-async fn a_sync_registers_an_awaited_write_and_an_explanation_does_not() {
+async fn the_event_of_an_awaited_write_enqueues_its_set() {
     let (controller, key) = (controller(), NamespacedName::new("shop", "web"));
     let set = serde_json::from_str(&empty_set(3).set.to_string()).unwrap();
-    controller.sets.store().replace_objects_for_tests(vec![set], ResourceVersion::parse("5"));
-    controller.claims.store().replace_objects_for_tests(Vec::new(), ResourceVersion::parse("8"));
-    controller.ledger.record_write(&Uid::new("SET"), PERSISTENT_VOLUME_CLAIMS, ResourceVersion::parse("9"));
+    controller.sets.replace_objects_for_tests(vec![set], ResourceVersion::parse("5"));
+    controller.claims.replace_objects_for_tests(Vec::new(), ResourceVersion::parse("8"));
+    let ledger = &controller.watch.ledger;
+    ledger.record_write(&Uid::new("SET"), PERSISTENT_VOLUME_CLAIMS, ResourceVersion::parse("9"));
     let claim = Meta { namespace: "shop".into(), resource_version: ResourceVersion::parse("9"), ..Meta::default() };
-    assert!(matches!(controller.observe(&key, sync_time()), Ok(Observation::Waiting { .. })));
-    assert!(controller.awaited_writes.take_sets_waiting_for_version(PERSISTENT_VOLUME_CLAIMS, &claim).is_empty());
-    controller.on_waiting(&key);
-    assert_eq!(controller.awaited_writes.take_sets_waiting_for_version(PERSISTENT_VOLUME_CLAIMS, &claim), [key]);
+    assert!(ledger.take_keys_awaiting(&PERSISTENT_VOLUME_CLAIMS, &claim).is_empty());
+    assert!(matches!(controller.observe(&key, sync_time()), Err(NoSnapshot::Waiting { .. })));
+    assert_eq!(ledger.take_keys_awaiting(&PERSISTENT_VOLUME_CLAIMS, &claim), [key]);
 }

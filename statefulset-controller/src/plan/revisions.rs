@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use common::{
-    intern::Text,
+    prelude::*,
     revision::{self, template::PodTemplateWithRevisionData},
 };
 use serde_json::Value;

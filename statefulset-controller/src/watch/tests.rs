@@ -1,6 +1,4 @@
-use std::time::Duration;
-
-use common::{clock::Clock, meta::ResourceVersion, metrics::Metrics, object::Object, queue::BackoffSettings};
+use common::{metrics::Metrics, object::Object};
 use serde_json::json;
 
 use super::*;
@@ -27,10 +25,9 @@ fn ground(min_ready_seconds: i32) -> Ground {
         stateful_set_store: sets,
         ledger: Ledger::new(clock.clone(), Duration::from_secs(300)),
         metrics: ControllerMetrics::new(&Metrics::new()),
-        awaited_volume_claims: Arc::default(),
-        awaited_writes: Arc::default(),
-        report_times: Arc::default(),
-        template_cache: Arc::default(),
+        awaited_volume_claims: AwaitedVolumeClaims::default(),
+        report_times: ReportTimes::default(),
+        template_cache: ParseCache::default(),
     };
     Ground { watch, clock }
 }

@@ -29,7 +29,7 @@ impl<'a> Call<'a> {
     }
 
     /// Prepares a GET of a collection. `query` must be encoded already; it may be empty.
-    pub fn list(resource: Resource, namespace: &str, query: &str, accept: &'a str) -> Self {
+    pub fn list(resource: &Resource, namespace: &str, query: &str, accept: &'a str) -> Self {
         let path = with_query(resource.path(namespace, "", ""), query);
         Self { max_answer_bytes: MAX_LIST, ..Self::get(path, accept) }
     }
@@ -44,9 +44,22 @@ impl<'a> Call<'a> {
         Self::write(Method::PUT, target, "application/json", body)
     }
 
-    /// Prepares a patch of an object, in the format `kind`.
-    pub fn patch(target: RequestTarget<'a>, kind: PatchFormat, body: Bytes) -> Self {
-        Self::write(Method::PATCH, target, kind.content_type(), body)
+    /// Prepares a patch of an object, in the format `format`.
+    pub fn patch(target: RequestTarget<'a>, format: PatchFormat, body: Bytes) -> Self {
+        Self::write(Method::PATCH, target, format.content_type(), body)
+    }
+
+    /// Prepares a server-side apply of a JSON body, in which `field_manager` owns every field. Conflicts with other managers are
+    /// resolved in favour of `field_manager`.
+    pub fn apply(target: RequestTarget<'a>, field_manager: &str, body: Bytes) -> Self {
+        let path = with_query(target.path(), &format!("fieldManager={field_manager}&force=true"));
+        Self { path, ..Self::write(Method::PATCH, target, "application/apply-patch+yaml", body) }
+    }
+
+    /// Prepares the deletion of all objects of a collection that match `query`, which must be encoded already.
+    pub fn delete_collection(target: RequestTarget<'a>, query: &str) -> Self {
+        let path = with_query(target.path(), query);
+        Self { path, body: None, ..Self::write(Method::DELETE, target, "application/json", Bytes::new()) }
     }
 
     /// Prepares the deletion of an object, with `options` as the body of the request.

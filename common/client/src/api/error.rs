@@ -100,9 +100,9 @@ impl ErrorStatus {
     }
 
     /// Decodes a `Status` in protobuf. Returns an empty status if the message cannot be decoded.
-    pub(crate) fn from_protobuf(message: Envelope<'_>) -> Self {
-        if message.kind == "Status" {
-            wire::decode_message(&messages::STATUS, message.object).unwrap_or_default()
+    pub(crate) fn from_protobuf(envelope: Envelope<'_>) -> Self {
+        if envelope.kind == "Status" {
+            wire::decode_message(&messages::STATUS, envelope.object).unwrap_or_default()
         } else {
             Self::default()
         }

@@ -119,14 +119,14 @@ fn verb(method: &str) -> &'static str {
 }
 
 impl RequestCallbacks for RequestMetrics {
-    fn attempt_finished(&self, seen: AttemptMeasurement<'_>) {
-        let handles = self.handles(seen.method, seen.status_code, seen.attempt_index);
+    fn attempt_finished(&self, measurement: AttemptMeasurement<'_>) {
+        let handles = self.handles(measurement.method, measurement.status_code, measurement.attempt_index);
         handles.requests.inc();
-        if let Some(retries) = handles.retries.filter(|_| seen.attempt_index > 0) {
+        if let Some(retries) = handles.retries.filter(|_| measurement.attempt_index > 0) {
             retries.inc();
         }
-        if !seen.is_watch {
-            handles.sent.observe(seen.sent_bytes as f64);
+        if !measurement.is_watch {
+            handles.sent.observe(measurement.sent_bytes as f64);
         }
     }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::*;
 use crate::gate::{WriteGateKeeper, closed_write_gate};
 
-const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
+const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 
 enum Answer {
     Status(u16, &'static str, Option<u64>),
@@ -264,7 +264,7 @@ async fn the_size_of_an_answer_is_limited() {
     assert_eq!(error.to_string(), "the answer is longer than 33554432 bytes");
     assert_eq!(world.clock.now().as_second(), 0, "the read ends at the limit, not at a timeout");
     // The size limit of a list is higher than 33 MiB. The list times out, because its body never ends.
-    let error = world.api.list(PODS, "", "").await.unwrap_err();
+    let error = world.api.list(&PODS, "", "").await.unwrap_err();
     assert_eq!(error.to_string(), "no answer within 65s");
 }
 

@@ -161,7 +161,7 @@ fn duration_from_env(variable: &str, default: Duration) -> Duration {
 }
 
 impl ServerConnections {
-    pub(super) fn new(config: &Config, patience: PingLimits) -> Result<Self, Error> {
+    pub(super) fn new(config: &Config, limits: PingLimits) -> Result<Self, Error> {
         let dial = build_dialer(config)?;
         let secure = config.cluster_url.scheme_str() != Some("http");
         let tls = if secure { Some(Tls::new(config)?) } else { None };
@@ -182,7 +182,7 @@ impl ServerConnections {
             old: AtomicBool::new(!secure || disabled),
             http1,
             http1_requests: Semaphore::new(HTTP1_REQUESTS),
-            patience,
+            patience: limits,
         })
     }
 
@@ -218,20 +218,20 @@ impl ServerConnections {
         Ok(self.http1.request(request).await?)
     }
 
-    /// Returns the connection in the slot `lane`, and opens it if necessary; `None` if the server does not support HTTP/2.
-    async fn connection(&self, lane: &ConnectionSlot, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Error> {
-        if let Some(usable) = lane.usable() {
+    /// Returns the connection in the slot `slot`, and opens it if necessary; `None` if the server does not support HTTP/2.
+    async fn connection(&self, slot: &ConnectionSlot, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Error> {
+        if let Some(usable) = slot.usable() {
             return Ok(Some(usable));
         }
-        let _making = lane.making.lock().await;
-        if let Some(made) = lane.usable() {
+        let _making = slot.making.lock().await;
+        if let Some(made) = slot.usable() {
             return Ok(Some(made));
         }
         if self.old.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let made = self.connect(tls).await?;
-        lane.current.lock().clone_from(&made);
+        slot.current.lock().clone_from(&made);
         self.old.fetch_or(made.is_none(), Ordering::Relaxed);
         Ok(made)
     }

@@ -71,14 +71,14 @@ impl ReloadingClients {
         self.build_reloading_client(PingLimits::leader_election_limits(request_timeout))
     }
 
-    fn build_reloading_client(&self, patience: PingLimits) -> Result<kube::Client, Error> {
+    fn build_reloading_client(&self, limits: PingLimits) -> Result<kube::Client, Error> {
         let config = self.current.lock().config.clone();
-        let (stack, namespace) = (build_service(&config, patience)?, config.default_namespace);
+        let (stack, namespace) = (build_service(&config, limits)?, config.default_namespace);
         if self.options.kubeconfig.is_none() {
             return Ok(kube::Client::new(stack, namespace));
         }
         let slot = Arc::new(Mutex::new(BoxCloneService::new(stack)));
-        self.clients.lock().push((patience, Arc::clone(&slot)));
+        self.clients.lock().push((limits, Arc::clone(&slot)));
         Ok(kube::Client::new(service_fn(move |request| slot.lock().clone().oneshot(request)), namespace))
     }
 

@@ -171,8 +171,8 @@ impl Correlator {
     }
 
     /// Records a message about an object and reason. Returns whether the recent messages about them have to be combined.
-    fn aggregate(&mut self, subject: AggregateKey, message: Digest, now: Instant) -> bool {
-        let aggregate = self.aggregates.touch(subject, || Aggregate { messages: BTreeSet::new(), last: now });
+    fn aggregate(&mut self, key: AggregateKey, message: Digest, now: Instant) -> bool {
+        let aggregate = self.aggregates.touch(key, || Aggregate { messages: BTreeSet::new(), last: now });
         if now.saturating_duration_since(aggregate.last) > AGGREGATE_WITHIN {
             aggregate.messages.clear();
         }
@@ -189,8 +189,8 @@ impl Correlator {
     }
 
     /// Takes a token for an Event about an object. Returns whether a token was available.
-    fn take_token(&mut self, object: LimitKey, now: Instant) -> bool {
-        let bucket = self.buckets.touch(object, || Bucket { tokens: BURST, at: now });
+    fn take_token(&mut self, key: LimitKey, now: Instant) -> bool {
+        let bucket = self.buckets.touch(key, || Bucket { tokens: BURST, at: now });
         let gained = now.saturating_duration_since(bucket.at).as_secs_f64() / REFILL.as_secs_f64();
         bucket.tokens = (bucket.tokens + gained).min(BURST);
         bucket.at = now;

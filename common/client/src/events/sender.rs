@@ -32,8 +32,7 @@ use crate::{
 };
 
 /// Resource of Events in the core API group.
-pub const EVENTS: Resource =
-    Resource { group: "", version: "v1", plural: "events", kind: "Event", is_namespaced: true };
+pub const EVENTS: Resource = Resource::namespaced("", "v1", "events", "Event");
 
 /// Maximum number of attempts to send an Event if each attempt ends without an HTTP response. Upstream: `maxTriesPerEvent`.
 const TRIES: u32 = 12;
@@ -118,10 +117,10 @@ impl EventSender {
         self.sent.clone()
     }
 
-    /// Creates a recorder for one loop. Its Events name `source`.
-    pub fn recorder_for_loop(&self, source: ReportingLoop) -> EventRecorder {
+    /// Creates a recorder for one loop. Its Events name `reporting_loop`.
+    pub fn recorder_for_loop(&self, reporting_loop: ReportingLoop) -> EventRecorder {
         let (clock, stamp, queue) = (self.clock.clone(), Arc::clone(&self.stamp), Some(self.queue.clone()));
-        EventRecorder { source, clock, stamp, queue, tap: None }
+        EventRecorder { source: reporting_loop, clock, stamp, queue, tap: None }
     }
 
     /// Waits until every Event recorded so far was sent or dropped. The wait includes all retries, so callers set a timeout.

@@ -282,7 +282,7 @@ impl<S: StoreSink> Shared<S> {
     /// DaemonSets does not include the right to get Pods.
     async fn read(api: &Api, key: &NamespacedName) -> Result<ListPage<S::Object>, String> {
         let query = format!("fieldSelector={}", percent_encode(&format!("metadata.name={}", key.name)));
-        let call = Call::list(S::Object::RESOURCE, &key.namespace, &query, accept_header::<S::Object>(api));
+        let call = Call::list(&S::Object::RESOURCE, &key.namespace, &query, accept_header::<S::Object>(api));
         let (format, body) = api.call_with_format(call).await.map_err(|error| error.to_string())?;
         frames::decode_list_page::<S::Object>(format, &body)
     }

@@ -87,7 +87,7 @@ pub(super) fn decode_watch_frame<K: Object>(format: WireFormat, frame: &[u8]) ->
         }
         WireFormat::Protobuf => match WatchEvent::decode(frame).map_err(|e| format!("not a watch event: {e}"))? {
             WatchEvent { event_type: "ERROR", object } => Ok(DecodedEvent::Error(ErrorStatus::from_protobuf(object))),
-            WatchEvent { event_type: kind, object } => event(kind, message::<K>(object)?),
+            WatchEvent { event_type, object } => event(event_type, message::<K>(object)?),
         },
     }
 }
@@ -129,7 +129,7 @@ fn message<K: Object>(envelope: Envelope<'_>) -> Result<EncodedObject<'_>, Strin
 fn is_of<K: Object>(api_version: &str, kind: &str) -> bool {
     let is_any_kind =
         K::PROTOBUF_SCHEMA.is_some_and(|message| std::ptr::eq(message, &raw const messages::METADATA_ONLY_OBJECT));
-    if is_any_kind { kind != "Status" } else { kind == K::RESOURCE.kind && is_in(api_version, K::RESOURCE) }
+    if is_any_kind { kind != "Status" } else { kind == K::RESOURCE.kind() && is_in(api_version, &K::RESOURCE) }
 }
 
 /// Splits a line that begins as API servers write it into event type and object, without parsing the object; otherwise `None`.
@@ -170,9 +170,9 @@ struct ListMeta {
     next: Option<String>,
 }
 
-fn is_in(api_version: &str, resource: Resource) -> bool {
+fn is_in(api_version: &str, resource: &Resource) -> bool {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-    (group, version) == (resource.group, resource.version)
+    (group, version) == (resource.group(), resource.version())
 }
 
 /// Decodes a page of a list, item by item.
@@ -232,11 +232,11 @@ impl<K> Default for Items<K> {
 }
 
 impl<K: Object> Items<K> {
-    fn add(&mut self, item: EncodedObject<'_>) -> Result<(), String> {
-        if item.head_if_filtered_out::<K>().is_some() {
+    fn add(&mut self, object: EncodedObject<'_>) -> Result<(), String> {
+        if object.head_if_filtered_out::<K>().is_some() {
             self.foreign += 1;
         } else {
-            self.concerning.push(entry(item)?);
+            self.concerning.push(entry(object)?);
         }
         Ok(())
     }

@@ -122,13 +122,13 @@ impl<S: Sink> Reflector<S> {
         config: InformerConfig,
         sink: Arc<S>,
         shared: Arc<InformerShared>,
-        counted: InformerMetrics,
+        metrics: InformerMetrics,
     ) -> Self {
         // Several loops may share one cache, so its requests carry the user agent of upstream's shared informers.
         let selector =
             if config.field_selector.is_empty() { S::Object::FIELD_SELECTOR } else { &config.field_selector };
-        let resource = config.resource.unwrap_or(S::Object::RESOURCE);
-        let sampler = config.write_sampler.clone().filter(|sampler| sampler.is_sampled(resource));
+        let resource = config.resource.clone().unwrap_or(S::Object::RESOURCE);
+        let sampler = config.write_sampler.clone().filter(|sampler| sampler.is_sampled(&resource));
         let config = InformerConfig { field_selector: selector.to_owned(), write_sampler: sampler, ..config };
         let client = if config.is_metadata_only { "metadata-informers" } else { "shared-informers" };
         Self {
@@ -137,7 +137,7 @@ impl<S: Sink> Reflector<S> {
             config,
             sink,
             shared,
-            counted,
+            counted: metrics,
             failures: 0,
             compares_version: false,
             complained: None,
@@ -226,7 +226,7 @@ impl<S: Sink> Reflector<S> {
             true if prefers_protobuf::<S::Object>(&self.api) => PROTOBUF_METADATA_LIST,
             true => METADATA_LIST,
         };
-        let answer = self.api.call_with_format(Call::list(self.resource, &self.config.namespace, query, accept)).await;
+        let answer = self.api.call_with_format(Call::list(&self.resource, &self.config.namespace, query, accept)).await;
         self.apply_retry_after(answer)
     }
 
@@ -236,7 +236,7 @@ impl<S: Sink> Reflector<S> {
             true if prefers_protobuf::<S::Object>(&self.api) => PROTOBUF_METADATA,
             true => ACCEPT_METADATA,
         };
-        let answer = self.api.watch(self.resource, &self.config.namespace, query, accept).await;
+        let answer = self.api.watch(&self.resource, &self.config.namespace, query, accept).await;
         self.apply_retry_after(answer)
     }
 
@@ -259,8 +259,8 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// Returns the next step after the error event that ends a watch.
-    fn end_after_error(&mut self, failure: ErrorStatus) -> RoundEnd {
-        let ErrorStatus { code, reason, message, details, .. } = failure;
+    fn end_after_error(&mut self, status: ErrorStatus) -> RoundEnd {
+        let ErrorStatus { code, reason, message, details, .. } = status;
         self.set_minimum_pause(Duration::from_secs(details.retry_after_seconds.into()));
         match code {
             429 => RoundEnd::Pause(message),
@@ -304,7 +304,7 @@ impl<S: Sink> Reflector<S> {
         let version = version.unwrap_or_default();
         let evidence = format!("the newest version of {} is {version}, the cache has version {cached}", self.resource);
         // Another API server, behind the aggregation layer, has versions of its own. Its loss concerns this cache only.
-        if is_group_of_kubernetes(self.resource.group) {
+        if is_group_of_kubernetes(self.resource.group()) {
             self.api.history().report_lost_changes(&evidence);
         }
         self.forget_version = true;
@@ -328,19 +328,19 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// Applies the events of a watch until it ends.
-    async fn follow(&mut self, mut lines: WatchFrames) -> Result<(), RoundEnd> {
+    async fn follow(&mut self, mut frames: WatchFrames) -> Result<(), RoundEnd> {
         let opened = self.api.clock().monotonic_now();
         let (mut seen, mut is_new) = (0u32, true);
         self.shared.state.lock().watches += 1;
         self.shared.set_phase("watching");
         loop {
-            self.answer_refresh(&mut lines).await?;
+            self.answer_refresh(&mut frames).await?;
             let silence = match seen {
                 0 if is_new => VERY_SHORT,
                 0 => self.max_silence_now().saturating_sub(VERY_SHORT),
                 _ => self.max_silence_now(),
             };
-            let line = match self.line(&mut lines, silence, true).await {
+            let line = match self.line(&mut frames, silence, true).await {
                 Ok(Some(line)) => line,
                 // A watch that stays open is a success, even if it delivers nothing for minutes.
                 Err(NoLine::Silent) if is_new => {
@@ -362,7 +362,7 @@ impl<S: Sink> Reflector<S> {
                 }
                 // Only the connection broke, so the watch is resumed from the newest version. After a break in the middle of a
                 // line, a pause comes first, because that line may be the cause.
-                Err(NoLine::Broken(error)) if seen > 0 && !lines.has_incomplete_frame() => {
+                Err(NoLine::Broken(error)) if seen > 0 && !frames.has_incomplete_frame() => {
                     self.compares_version = true;
                     tracing::debug!(resource = %self.resource, err = error, "Connection of the watch broke, resuming");
                     return Ok(());
@@ -377,7 +377,7 @@ impl<S: Sink> Reflector<S> {
             if seen.is_multiple_of(TURN) {
                 tokio::task::yield_now().await;
             }
-            let format = lines.format();
+            let format = frames.format();
             let frame = match frames::decode_watch_frame::<S::Object>(format, &line) {
                 Ok(DecodedEvent::Error(failure)) => return Err(self.end_after_error(failure)),
                 // The server behind this connection lags, or it has lost changes.
@@ -398,17 +398,17 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    fn sample(&self, frame: &DecodedEvent<'_, S::Object>, format: WireFormat, line: &[u8]) {
-        if let (Some(sampler), DecodedEvent::Put { entry, .. }) = (&self.config.write_sampler, frame) {
+    fn sample(&self, event: &DecodedEvent<'_, S::Object>, format: WireFormat, line: &[u8]) {
+        if let (Some(sampler), DecodedEvent::Put { entry, .. }) = (&self.config.write_sampler, event) {
             let now = self.handled.map_or_else(|| self.api.clock().monotonic_now(), |(since, _)| since);
-            sampler.examine_watch_event(self.resource, entry.meta().resource_version, format, line, now);
+            sampler.examine_watch_event(&self.resource, entry.meta().resource_version, format, line, now);
         }
     }
 
-    fn handle(&mut self, frame: DecodedEvent<'_, S::Object>) {
+    fn handle(&mut self, event: DecodedEvent<'_, S::Object>) {
         self.handled.get_or_insert_with(|| (self.api.clock().monotonic_now(), 0)).1 += 1;
-        self.bookmarks |= matches!(frame, DecodedEvent::Bookmark { .. });
-        frame.apply_to_sink(&*self.sink);
+        self.bookmarks |= matches!(event, DecodedEvent::Bookmark { .. });
+        event.apply_to_sink(&*self.sink);
     }
 
     /// Reports the events that were handled since the last wait for an event. Called when no further event is ready.
@@ -425,13 +425,13 @@ impl<S: Sink> Reflector<S> {
     /// If `refreshable`, a refresh request ends the wait with [`NoLine::RefreshWanted`].
     async fn line(
         &mut self,
-        lines: &mut WatchFrames,
+        frames: &mut WatchFrames,
         silence: Duration,
         refreshable: bool,
     ) -> Result<Option<Bytes>, NoLine> {
         // A line that has arrived already needs no timer.
         let is_refresh_wanted = refreshable && self.shared.refresh.borrow().number > self.met;
-        if !is_refresh_wanted && let Some(line) = lines.next_frame().now_or_never() {
+        if !is_refresh_wanted && let Some(line) = frames.next_frame().now_or_never() {
             return line.map_err(|error| NoLine::Broken(error.to_string()));
         }
         self.report_handled();
@@ -444,7 +444,7 @@ impl<S: Sink> Reflector<S> {
             }
             tokio::select! {
                 biased;
-                line = lines.next_frame() => return line.map_err(|error| NoLine::Broken(error.to_string())),
+                line = frames.next_frame() => return line.map_err(|error| NoLine::Broken(error.to_string())),
                 _ = refresh.changed(), if refreshable => {}
                 () = tokio::time::sleep_until(resync_at), if self.resync_at.is_some() => self.resync(),
                 () = self.shared.replay.notified() => self.resync(),
@@ -454,7 +454,7 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// Meets a refresh request: waits up to [`CATCH_UP`] for the watch to deliver the missing events, or else relists.
-    async fn answer_refresh(&mut self, lines: &mut WatchFrames) -> Result<(), RoundEnd> {
+    async fn answer_refresh(&mut self, frames: &mut WatchFrames) -> Result<(), RoundEnd> {
         let RefreshRequest { number, until } = *self.shared.refresh.borrow();
         if number <= self.met {
             return Ok(());
@@ -471,11 +471,11 @@ impl<S: Sink> Reflector<S> {
         };
         let deadline = self.api.clock().monotonic_now() + CATCH_UP;
         while self.sink.version() < version {
-            let Ok(line) = tokio::time::timeout_at(deadline, lines.next_frame()).await else {
+            let Ok(line) = tokio::time::timeout_at(deadline, frames.next_frame()).await else {
                 return Err(relist_now("the watch has not delivered the required version in time"));
             };
             let line = line.ok().flatten();
-            match line.as_deref().map(|line| frames::decode_watch_frame::<S::Object>(lines.format(), line)) {
+            match line.as_deref().map(|line| frames::decode_watch_frame::<S::Object>(frames.format(), line)) {
                 None | Some(Err(_) | Ok(DecodedEvent::Error(_))) => return Err(relist_now("the watch ended")),
                 Some(Ok(frame)) => self.handle(frame),
             }

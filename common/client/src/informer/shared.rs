@@ -8,7 +8,7 @@ use crate::{
     store::{CacheEvent, ChangeOrigin, Store},
 };
 
-use super::{CacheEventHandler, Informer, InformerConfig};
+use super::{AnyInformer, CacheEventHandler, Informer, InformerConfig};
 
 /// A cache of one kind with one watch, which any number of loops read. Each loop adds a handler.
 pub struct SharedInformer<K>(Informer<K>);
@@ -36,5 +36,11 @@ impl<K: Object> SharedInformer<K> {
     /// Returns the store with the cached objects.
     pub fn store(&self) -> &Arc<Store<K>> {
         self.0.store()
+    }
+}
+
+impl<K: Object> AsRef<dyn AnyInformer> for SharedInformer<K> {
+    fn as_ref(&self) -> &(dyn AnyInformer + 'static) {
+        &self.0
     }
 }

@@ -11,7 +11,7 @@ use crate::{api::WireFormat, json::JsonStr, object::EncodedObject, wire::WatchEv
 /// Decodes the metadata of the object in a watch frame; `None` if the decoding fails.
 pub(super) fn decode_metadata(format: WireFormat, frame: &[u8]) -> Option<WatchedMetadata<'_>> {
     match format {
-        WireFormat::Json => serde_json::from_slice(frame).ok().map(|line: JsonWatchEvent<'_>| line.object.metadata),
+        WireFormat::Json => serde_json::from_slice(frame).ok().map(|event: JsonWatchEvent<'_>| event.object.metadata),
         WireFormat::Protobuf => {
             EncodedObject::Protobuf(WatchEvent::decode(frame).ok()?.object.object).decode_metadata().ok()
         }

@@ -15,15 +15,13 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{
-    Controller, ExplainPlan as _, Explanation, Observation, STALE_CACHE_RECHECK_INTERVAL,
-    differences::ShadowDifferences,
-};
+use super::{Controller, Explanation, NoSnapshot, SyncPlan as _, differences::ShadowDifferences};
 use crate::{
     clock::Instant,
+    consistency::{LedgerOwner, STALE_CACHE_RECHECK_INTERVAL},
     events::InvolvedObject,
     informer::AnyInformer,
-    io::{self, Io, MemoryNote, RequestAccount, Requeue, RetryPolicy, SyncExecutor, SyncForecast, SyncSubject},
+    io::{self, Io, RequestAccount, Requeue, RetryPolicy, SyncExecutor, SyncForecast, SyncSubject},
     map::HashSet,
     meta::Uid,
     metrics::{Counter, Counters, Stability},
@@ -101,14 +99,14 @@ impl<C: Controller> Loop<C> {
                 "Syncs postponed because a cache did not show this process's own writes yet, by the resource of the cache";
             context.metrics.counter(name, Stability::Alpha, help, &["group", "resource"])
         });
-        let (closed, ledger) = (queue.clone(), controller.ledger().cloned());
-        let LoopContext { api, recorder, sync_callbacks: accounts, .. } = context.clone();
+        let LoopContext { api, recorder, sync_callbacks, .. } = context.clone();
+        let loop_queue = queue.clone();
         let executor = SyncExecutor {
             api,
             recorder,
-            ledger,
-            sync_callbacks: accounts,
-            is_shutting_down: Arc::new(move || closed.is_closed()),
+            ledger: context.parts.ledger(),
+            sync_callbacks,
+            is_shutting_down: Arc::new(move || loop_queue.is_closed()),
         };
         let shared = Arc::new(LoopState {
             name,
@@ -173,17 +171,17 @@ impl<C: Controller> LoopState<C> {
         let succession = if shadow { None } else { Some(self.context.write_gate.wait_until_open().await) };
         let _work = self.context.api.pace().begin_work();
         let dropped_keys = self.queue.release_held_keys();
-        for informer in self.controller.informers() {
+        let informers = self.context.parts.informers();
+        for informer in &informers {
+            let informer: &dyn AnyInformer = (**informer).as_ref();
             informer.wait_until_synced().await;
             if dropped_keys {
                 informer.replay();
             }
         }
         if let Some(succession) = &succession {
-            futures::future::join_all(
-                self.controller.informers().into_iter().map(|i| i.catch_up_with_predecessor(succession)),
-            )
-            .await;
+            let informers = informers.iter().map(|informer| (**informer).as_ref());
+            futures::future::join_all(informers.map(|informer| informer.catch_up_with_predecessor(succession))).await;
         }
         tracing::info!(logger = self.name, "Caches are synced");
     }
@@ -192,23 +190,22 @@ impl<C: Controller> LoopState<C> {
     async fn sync_key(&self, key: &C::Key, shadow: bool, due: &mut Option<Instant>) {
         let (now, began) = (self.context.clock.now(), self.context.clock.monotonic_now());
         let result = match self.controller.observe(key, now) {
-            Ok(Observation::Gone) => {
+            Err(NoSnapshot::Gone) => {
                 self.differences.remove(key);
                 Ok(Requeue::AfterPlannedDelay)
             }
-            Ok(Observation::Waiting { why, max_wait: at_most, stale_resource: stale }) => {
+            Err(NoSnapshot::Waiting { why, max_wait, stale_resource }) => {
                 tracing::debug!(logger = self.name, key = %key, why, "Waiting");
-                self.controller.on_waiting(key);
-                if let (Some(resource), Some(skips)) = (stale, &self.stale_skips) {
-                    skips.with_label_values(&[resource.group, resource.plural]).inc();
+                if let (Some(resource), Some(skips)) = (stale_resource, &self.stale_skips) {
+                    skips.with_label_values(&[resource.group(), resource.plural()]).inc();
                 }
-                if at_most <= STALE_CACHE_RECHECK_INTERVAL {
+                if max_wait <= STALE_CACHE_RECHECK_INTERVAL {
                     self.awaiting.lock().insert(key.clone(), self.context.api.pace().begin_work());
                 }
-                self.queue.add_recheck_after(key.clone(), at_most);
+                self.queue.add_recheck_after(key.clone(), max_wait);
                 return;
             }
-            Ok(Observation::Ready(snapshot)) => {
+            Ok(snapshot) => {
                 let decision = Decision::<C>::with_forecast(&snapshot, now);
                 let delay = decision.requeue_after().filter(|delay| !delay.is_zero());
                 *due = delay.and_then(|delay| began.checked_add(delay));
@@ -223,13 +220,13 @@ impl<C: Controller> LoopState<C> {
                 } else {
                     let Decision { plan, forecast } = decision;
                     let subject = ControllerSubject { controller: &*self.controller, snapshot: &snapshot };
-                    let sync = async |io: Io<'_, C::Note>| C::act(&snapshot, &plan, io).await;
-                    let outcome = self.executor.run(&subject, forecast, sync).await;
+                    let sync = async |io: Io<'_, C>| C::act(&snapshot, &plan, io).await;
+                    let outcome = self.executor.run(&*self.controller, &subject, forecast, sync).await;
                     self.controller.after_sync(&snapshot);
                     outcome
                 }
             }
-            Err(error) => Err(error),
+            Err(NoSnapshot::Failed(error)) => Err(error),
         };
         match result {
             Ok(requeue) => {
@@ -237,7 +234,7 @@ impl<C: Controller> LoopState<C> {
                 self.requeue_after_success(key, requeue, *due);
             }
             Err(error) => {
-                self.errors.with_label_values(&[self.name, error.metric_label()]).inc();
+                self.errors.with_label_values(&[self.name, error.class().as_str()]).inc();
                 match error.retry_policy {
                     RetryPolicy::Backoff => {
                         tracing::warn!(logger = self.name, key = %key, err = %error, "Sync failed, backing off");
@@ -307,15 +304,15 @@ impl<C: Controller> LoopState<C> {
     fn explain_key(&self, key: &C::Key) -> Value {
         let now = self.context.clock.now();
         let mut out = match self.controller.observe(key, now) {
-            Ok(Observation::Gone) => json!({"state": "gone"}),
-            Ok(Observation::Waiting { why, .. }) => json!({"state": "waiting", "waiting": [why]}),
-            Ok(Observation::Ready(snapshot)) => {
+            Err(NoSnapshot::Gone) => json!({"state": "gone"}),
+            Err(NoSnapshot::Waiting { why, .. }) => json!({"state": "waiting", "waiting": [why]}),
+            Ok(snapshot) => {
                 let decision = Decision::<C>::with_forecast(&snapshot, now);
                 let mut out = json!(decision.explain());
                 out["state"] = json!(if decision.has_actions() { "acting" } else { "settled" });
                 out
             }
-            Err(error) => json!({"state": "failing", "waiting": [error.to_string()]}),
+            Err(NoSnapshot::Failed(error)) => json!({"state": "failing", "waiting": [error.to_string()]}),
         };
         out["key"] = json!(key.to_string());
         let failures = self.queue.failure_count(key);
@@ -340,7 +337,7 @@ impl<C: Controller> LoopState<C> {
     fn shadow_differences(&self) -> Vec<C::Key> {
         let (clock, now) = (&self.context.clock, self.context.clock.now());
         let keys = self.differences.keys_with_difference_of_min_age(clock.monotonic_now());
-        let wants_to_write = |key: &C::Key| matches!(self.controller.observe(key, now), Ok(Observation::Ready(snapshot)) if Decision::<C>::with_forecast(&snapshot, now).has_actions());
+        let wants_to_write = |key: &C::Key| matches!(self.controller.observe(key, now), Ok(snapshot) if Decision::<C>::with_forecast(&snapshot, now).has_actions());
         let (lasting, settled): (Vec<_>, Vec<_>) = keys.into_iter().partition(wants_to_write);
         for key in &settled {
             self.differences.remove(key);
@@ -351,7 +348,8 @@ impl<C: Controller> LoopState<C> {
 
 impl<C: Controller> RunningLoop for Loop<C> {
     fn check_ready(&self) -> Result<(), String> {
-        for informer in self.shared.controller.informers() {
+        for informer in self.shared.context.parts.informers() {
+            let informer: &dyn AnyInformer = (*informer).as_ref();
             if !informer.is_synced() {
                 let error = informer.informer_status().error.map_or_else(String::new, |(e, _)| format!(": {e}"));
                 return Err(format!("{} waits for {}{error}", self.shared.name, informer.resource()));
@@ -365,7 +363,7 @@ impl<C: Controller> RunningLoop for Loop<C> {
 
     fn debug_queue(&self) -> Value {
         let mut out = json!({"name": self.shared.name, "queue": self.shared.queue.debug_state(MAX_LISTED_KEYS)});
-        if let Some(ledger) = self.shared.controller.ledger() {
+        if let Some(ledger) = &self.shared.executor.ledger {
             out["awaitingOwnWrites"] = json!(ledger.len());
         }
         out
@@ -373,7 +371,7 @@ impl<C: Controller> RunningLoop for Loop<C> {
 
     fn debug_cache(&self) -> Value {
         let one = |i: &dyn AnyInformer| json!({"resource": i.resource().to_string(), "objects": i.len(), "version": i.version().to_string(), "state": i.informer_status()});
-        json!({"name": self.shared.name, "caches": self.shared.controller.informers().into_iter().map(one).collect::<Vec<_>>()})
+        json!({"name": self.shared.name, "caches": self.shared.context.parts.informers().iter().map(|informer| one((**informer).as_ref())).collect::<Vec<_>>()})
     }
 
     fn explain(&self, key: Option<&str>) -> Value {
@@ -414,14 +412,14 @@ impl<C: Controller> RunningLoop for Loop<C> {
 pub struct Decision<C: Controller> {
     /// The plan as decided from the snapshot. The forecast contains the requests of this plan.
     pub plan: C::Plan,
-    forecast: SyncForecast<C::Note>,
+    forecast: SyncForecast,
 }
 
 impl<C: Controller> Decision<C> {
     /// Decides, and forecasts the requests by running the sync against a simulated server that grants each of them.
     pub fn with_forecast(snapshot: &C::Snapshot, now: Timestamp) -> Self {
         let plan = C::decide(snapshot);
-        let forecast = io::forecast_sync(now, async |io| C::act(snapshot, &plan, io).await);
+        let forecast = io::forecast_sync(now, async |io: Io<'_, C>| C::act(snapshot, &plan, io).await);
         Self { plan, forecast }
     }
 
@@ -432,7 +430,7 @@ impl<C: Controller> Decision<C> {
         Explanation { situation: self.plan.situation(), waiting: self.plan.wait_reasons(), actions }
     }
 
-    /// Whether the sync would send requests, or its plan is [notable](super::ExplainPlan::is_notable) without requests.
+    /// Whether the sync would send requests, or its plan is [notable](super::SyncPlan::is_notable) without requests.
     pub fn has_actions(&self) -> bool {
         self.request_account().is_some() || self.plan.is_notable()
     }
@@ -454,21 +452,17 @@ struct ControllerSubject<'a, C: Controller> {
     snapshot: &'a C::Snapshot,
 }
 
-impl<C: Controller> SyncSubject<C::Note> for ControllerSubject<'_, C> {
-    fn synced_object(&self) -> (InvolvedObject, Uid) {
-        C::synced_object(self.snapshot)
+impl<C: Controller> SyncSubject for ControllerSubject<'_, C> {
+    fn object(&self) -> InvolvedObject {
+        C::object(self.snapshot)
+    }
+
+    fn ledger_owner(&self) -> LedgerOwner {
+        C::ledger_owner(self.snapshot)
     }
 
     fn child_uids(&self) -> HashSet<Uid> {
         self.controller.child_uids(self.snapshot)
-    }
-
-    fn apply_memory_note(&self, note: C::Note) {
-        self.controller.apply_memory_note(self.snapshot, note);
-    }
-
-    fn observe_again(&self, question: <C::Note as MemoryNote>::Query) -> Option<<C::Note as MemoryNote>::NewState> {
-        self.controller.observe_again(self.snapshot, question)
     }
 }
 

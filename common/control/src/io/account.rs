@@ -30,8 +30,8 @@ pub struct Action {
     pub is_write: bool,
     /// Group, version and plural name of the object's API resource.
     pub resource: Resource,
-    /// Kind of the object in explanations.
-    pub kind: &'static str,
+    /// Kind of the object in explanations; `None` for the kind of the resource.
+    kind: Option<&'static str>,
     /// Namespace of the object; empty for a cluster-scoped one.
     pub namespace: Text,
     /// Name of the object. If the server generates the name, this is empty or a name for explanations.
@@ -50,7 +50,7 @@ impl Action {
             method: request.verb.http_method(),
             verb_text: request.verb_text,
             is_write: request.verb.is_write(),
-            resource: request.resource,
+            resource: request.resource.clone(),
             kind: request.kind,
             namespace: request.namespace.clone(),
             name: Arc::clone(&request.name),
@@ -65,13 +65,14 @@ impl Action {
 impl Action {
     /// Returns the text for `count` equal requests, such as `create 3 Pods`.
     fn describe(&self, count: usize) -> String {
-        let Self { verb_text: doing, kind, name, is_own_status: is_itself, .. } = self;
-        match (is_itself, count) {
-            (true, _) => (*doing).to_owned(),
-            (false, 0 | 1) if !name.is_empty() => format!("{doing} {kind} {name}"),
-            (false, 0 | 1) => format!("{doing} 1 {kind}"),
-            (false, count) if name.is_empty() => format!("{doing} {count} {kind}s"),
-            (false, count) => format!("{doing} {kind} {name} ({count} times)"),
+        let kind = self.kind.unwrap_or(self.resource.kind());
+        let Self { verb_text, name, is_own_status, .. } = self;
+        match (is_own_status, count) {
+            (true, _) => (*verb_text).to_owned(),
+            (false, 0 | 1) if !name.is_empty() => format!("{verb_text} {kind} {name}"),
+            (false, 0 | 1) => format!("{verb_text} 1 {kind}"),
+            (false, count) if name.is_empty() => format!("{verb_text} {count} {kind}s"),
+            (false, count) => format!("{verb_text} {kind} {name} ({count} times)"),
         }
     }
 }
@@ -225,8 +226,8 @@ impl RequestAccount {
     }
 
     /// Records the failure of the sync as the cause of differences from the forecast, unless a cause was recorded before.
-    pub(super) fn record_failure_if_unexplained(&self, failed: &SyncError) {
-        self.0.lock().cause.get_or_insert_with(|| failed.to_string());
+    pub(super) fn record_failure_if_unexplained(&self, error: &SyncError) {
+        self.0.lock().cause.get_or_insert_with(|| error.to_string());
     }
 
     /// Ends the recording. The last recorded cause becomes the reason why expected requests were not sent.

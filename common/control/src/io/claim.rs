@@ -5,9 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    effect::MemoryNote,
     group::GroupConcurrency,
-    outcome::SyncError,
+    outcome::{SyncError, SyncErrorClass},
     request::{ObjectRole, Refusal, RefusalClass, Request},
     run::{Answer, Io},
 };
@@ -53,7 +52,7 @@ impl<'a, C: HasMeta + Sync> ChildClaim<'a, C> {
     ///
     /// Each patch names the version of the child in the snapshot. A child that has changed since then is not patched. One
     /// failure does not stop the requests for other children. Upstream: `pkg/controller`, `PodControllerRefManager`.
-    pub async fn send<N: MemoryNote>(&self, io: Io<'_, N>) -> ChildClaimResults<'a, C> {
+    pub async fn send<M: Sync>(&self, io: Io<'_, M>) -> ChildClaimResults<'a, C> {
         let Self { owner, adopt, release, .. } = *self;
         let released = io
             .run_group(GroupConcurrency::AllConcurrent, release, |child: &'a C| {
@@ -78,7 +77,7 @@ impl<'a, C: HasMeta + Sync> ChildClaim<'a, C> {
         };
         let (released, adopted) = (with_children(release, released), with_children(adopt, adopted));
         ChildClaimResults {
-            resource: self.resource,
+            resource: self.resource.clone(),
             to_adopt: adopt.len(),
             released,
             adopted,
@@ -86,14 +85,15 @@ impl<'a, C: HasMeta + Sync> ChildClaim<'a, C> {
         }
     }
 
-    fn release_request<N: MemoryNote>(&self, child: &C, io: Io<'_, N>) -> Request {
+    fn release_request<M: Sync>(&self, child: &C, io: Io<'_, M>) -> Request {
         let meta = child.meta();
         let body = io.encode_body(|| self.owner.release_patch(&meta.uid, self.finalizers));
-        let request = Request::patch(self.resource, meta, PatchFormat::Strategic, body).with_verb_text("release");
+        let request =
+            Request::patch(self.resource.clone(), meta, PatchFormat::Strategic, body).with_verb_text("release");
         request.with_role(ObjectRole::ReleasedChild).with_reason("the selector no longer matches it")
     }
 
-    fn adopt_request<N: MemoryNote>(&self, child: &C, io: Io<'_, N>) -> Request {
+    fn adopt_request<M: Sync>(&self, child: &C, io: Io<'_, M>) -> Request {
         let meta = child.meta();
         let body = io.encode_body(|| {
             let mut adoption = self.owner.adoption_patch(&meta.uid, self.finalizers);
@@ -102,32 +102,29 @@ impl<'a, C: HasMeta + Sync> ChildClaim<'a, C> {
             }
             adoption
         });
-        let request = Request::patch(self.resource, meta, PatchFormat::Strategic, body).with_verb_text("adopt");
+        let request = Request::patch(self.resource.clone(), meta, PatchFormat::Strategic, body).with_verb_text("adopt");
         request.with_role(ObjectRole::AdoptedChild).with_reason("the selector matches it and it has no controller")
     }
 }
 
-/// Metric label of a failed adoption: the owner is terminating, or has been replaced by another object.
-const OWNER_LOST_LABEL: &str = "not_ours";
-
 /// Checks by a live read that the owner exists and is not terminating. The garbage collector may be orphaning the children of a
 /// terminating owner (kubernetes/kubernetes#42639).
-async fn check_may_adopt<N: MemoryNote>(io: Io<'_, N>, owner: &Owner) -> Result<(), SyncError> {
-    let Owner { resource, namespace, name, uid: wanted, .. } = owner;
-    let request = Request::get(*resource, namespace, &Arc::from(name.as_str()));
+async fn check_may_adopt<M: Sync>(io: Io<'_, M>, owner: &Owner) -> Result<(), SyncError> {
+    let Owner { resource, namespace, name, uid: expected_uid, .. } = owner;
+    let request = Request::get(resource.clone(), namespace, &Arc::from(name.as_str()));
     let answer = io.send(request.with_reason("an owner must exist and not be terminating to adopt")).await;
     let live = answer.and_then(|answer| answer.decode_metadata());
     let live = live.map_err(|refusal| SyncError::from_refusal("can't recheck DeletionTimestamp", &refusal))?;
     // A forecast has no live object and expects the check to succeed.
-    let Some(Meta { uid, deletion_timestamp: deleted, .. }) = live else { return Ok(()) };
-    let problem = if uid != *wanted {
-        format!("original {} {namespace}/{name} is gone: got uid {uid}, wanted {wanted}", resource.kind)
-    } else if let Some(at) = deleted {
+    let Some(Meta { uid, deletion_timestamp, .. }) = live else { return Ok(()) };
+    let problem = if uid != *expected_uid {
+        format!("original {} {namespace}/{name} is gone: got uid {uid}, wanted {expected_uid}", resource.kind())
+    } else if let Some(at) = deletion_timestamp {
         format!("{namespace}/{name} has just been deleted at {at}")
     } else {
         return Ok(());
     };
-    Err(SyncError::new(OWNER_LOST_LABEL, format!("can't recheck DeletionTimestamp: {problem}")))
+    Err(SyncError::new(SyncErrorClass::NotOurs, format!("can't recheck DeletionTimestamp: {problem}")))
 }
 
 /// Children with the results of their requests. A child is missing if its request was not begun.
@@ -185,7 +182,7 @@ impl<'a, C: HasMeta> ChildClaimResults<'a, C> {
 
     /// Whether nothing was adopted because the owner is terminating, or has been replaced by another object.
     pub fn has_lost_owner(&self) -> bool {
-        self.owner_check_failure.as_ref().is_some_and(|failed| failed.metric_label() == OWNER_LOST_LABEL)
+        self.owner_check_failure.as_ref().is_some_and(|failed| failed.class() == SyncErrorClass::NotOurs)
     }
 
     /// Returns the failed releases and adoptions: the verb, the child, and the refusal.
@@ -206,13 +203,13 @@ impl<'a, C: HasMeta> ChildClaimResults<'a, C> {
     }
 
     fn failure_text(&self, (verb, child, refusal): (&str, &C, &Refusal)) -> String {
-        format!("cannot {verb} {} {}: {}", self.resource.kind, child.meta().key(), refusal.error)
+        format!("cannot {verb} {} {}: {}", self.resource.kind(), child.meta().key(), refusal.error)
     }
 
     /// Records one Event on the owner if the server denies releases or adoptions.
     ///
     /// The syncs of the owner fail until a permission is granted or a policy changes, and no other Event gives the reason.
-    pub fn record_event_if_denied<N: MemoryNote>(&self, io: Io<'_, N>) {
+    pub fn record_event_if_denied<M: Sync>(&self, io: Io<'_, M>) {
         let is_denied = |refusal: &Refusal| refusal.class == RefusalClass::NotWritten && refusal.error.is_denied();
         let mut denied = self.claim_failures().filter(|(_, _, refusal)| is_denied(refusal));
         let Some(first) = denied.next() else { return };
@@ -240,6 +237,6 @@ impl<'a, C: HasMeta> ChildClaimResults<'a, C> {
         }
         let Some((_, _, first)) = self.claim_failures().next() else { return Ok(()) };
         let failures: Vec<String> = self.claim_failures().map(|failure| self.failure_text(failure)).collect();
-        Err(SyncError::new(first.error.metric_label(), failures.join(", ")))
+        Err(SyncError::new(SyncErrorClass::Request(first.error.metric_label()), failures.join(", ")))
     }
 }

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use futures::{StreamExt as _, stream};
 
-use super::{effect::MemoryNote, run::Io};
+use super::run::Io;
 use crate::batch::{self, BatchSizes};
 
 /// The limit on the members of a group that run concurrently, and the effect of a failure on the group.
@@ -40,14 +40,14 @@ impl GroupConcurrency {
     }
 }
 
-impl<N: MemoryNote> Io<'_, N> {
+impl<M: Sync> Io<'_, M> {
     /// Runs `each` for all items as a group, and returns the results in the order of the items.
     ///
-    /// A member that is not begun has no result. After a failure, `pace` determines whether further members begin. When the
+    /// A member that is not begun has no result. After a failure, `concurrency` determines whether further members begin. When the
     /// process shuts down, no further member begins. `each` is called for an item only when its member begins.
     pub fn run_group<I, T, E, F: Future<Output = Result<T, E>>>(
         self,
-        pace: GroupConcurrency,
+        concurrency: GroupConcurrency,
         items: impl IntoIterator<Item = I>,
         each: impl Fn(I) -> F,
     ) -> impl Future<Output = Vec<Result<T, E>>> {
@@ -55,7 +55,7 @@ impl<N: MemoryNote> Io<'_, N> {
         let items: Vec<I> = items.into_iter().collect();
         async move {
             let mut results = Vec::with_capacity(items.len());
-            let (batches, in_flight) = pace.batches(items.len());
+            let (batches, in_flight) = concurrency.batches(items.len());
             let mut items = items.into_iter();
             for size in batches {
                 let members =
@@ -68,7 +68,7 @@ impl<N: MemoryNote> Io<'_, N> {
                 };
                 let has_failed = begun.iter().any(|result| !matches!(result, Some(Ok(_))));
                 results.extend(begun.into_iter().flatten());
-                if has_failed && pace.stops_after_failure() {
+                if has_failed && concurrency.stops_after_failure() {
                     break;
                 }
             }

@@ -1,6 +1,6 @@
 //! The outcome of a sync, and the time at which its key comes back.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::request::{Refusal, RefusalClass};
 use crate::{api, object::CachedObjectError};
@@ -35,28 +35,104 @@ pub enum RetryPolicy {
     Never,
 }
 
-/// The error of a sync, with its metric label and the treatment of the key.
+/// The class of a sync's error, which is its label in metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncErrorClass {
+    /// A request was refused or not answered. The label is that of the request's error.
+    Request(&'static str),
+    /// An error in this program.
+    Bug,
+    /// An object changes before each attempt to write it.
+    Changing,
+    /// A name is taken by another object.
+    Collision,
+    /// An object has changed since the snapshot.
+    Conflict,
+    /// An object no longer exists.
+    Gone,
+    /// A request with this content would be invalid.
+    Malformed,
+    /// A field is missing that the name of an object depends on.
+    Name,
+    /// The status does not contain the finish time.
+    NoFinishTime,
+    /// The node does not exist.
+    NodeNotFound,
+    /// The owner is terminating or has been replaced, so that nothing is adopted.
+    NotOurs,
+    /// A stored revision has another hash.
+    OtherHash,
+    /// Nothing can be decided for the object.
+    Plan,
+    /// An owner reference crosses namespaces.
+    Scope,
+    /// The template of the object cannot be used.
+    Template,
+    /// A cached object cannot be decoded.
+    Unreadable,
+    /// The server does not serve a kind.
+    Unserved,
+}
+
+impl SyncErrorClass {
+    /// Returns the label in metrics, such as `template`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Request(label) => label,
+            Self::Bug => "bug",
+            Self::Changing => "changing",
+            Self::Collision => "collision",
+            Self::Conflict => "conflict",
+            Self::Gone => "gone",
+            Self::Malformed => "malformed",
+            Self::Name => "name",
+            Self::NoFinishTime => "no_finish_time",
+            Self::NodeNotFound => "node_not_found",
+            Self::NotOurs => "not_ours",
+            Self::OtherHash => "other_hash",
+            Self::Plan => "plan",
+            Self::Scope => "scope",
+            Self::Template => "template",
+            Self::Unreadable => "unreadable",
+            Self::Unserved => "unserved",
+        }
+    }
+}
+
+/// The error of a sync, with its class and the treatment of the key.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct SyncError {
     text: String,
-    label: &'static str,
+    class: SyncErrorClass,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     is_denied: bool,
     pub(crate) retry_policy: RetryPolicy,
 }
 
 impl SyncError {
-    /// Creates an error for a cause other than a refused request. `label` is the class of the error in metrics.
-    pub fn new(label: &'static str, text: impl Into<String>) -> Self {
-        Self { text: text.into(), label, is_denied: false, retry_policy: RetryPolicy::Backoff }
+    /// Creates an error for a cause other than a refused request.
+    pub fn new(class: SyncErrorClass, text: impl Into<String>) -> Self {
+        Self { text: text.into(), class, source: None, is_denied: false, retry_policy: RetryPolicy::Backoff }
     }
 
     /// Creates a failure from a refused request. `what` describes the operation; empty if the server's message is sufficient.
-    pub fn from_refusal(what: &str, refusal: &Refusal) -> Self {
-        let error = &refusal.error;
+    pub fn from_refusal(what: &str, Refusal { class, error }: &Refusal) -> Self {
         let text = if what.is_empty() { error.to_string() } else { format!("{what}: {error}") };
-        let is_denied = refusal.class == RefusalClass::NotWritten && error.is_denied();
-        Self { text, label: error.metric_label(), is_denied, retry_policy: RetryPolicy::Backoff }
+        let is_denied = *class == RefusalClass::NotWritten && error.is_denied();
+        Self {
+            source: Some(Arc::<api::Error>::clone(error)),
+            is_denied,
+            ..Self::new(SyncErrorClass::Request(error.metric_label()), text)
+        }
+    }
+
+    /// Creates a failure from a refused request, as [`Self::from_refusal`]. In a terminating namespace, the sync is not retried,
+    /// because no object can be created there, and each deletion enqueues the owner.
+    pub fn from_refusal_in_namespace(what: &str, refusal: &Refusal) -> Self {
+        let error = Self::from_refusal(what, refusal);
+        let is_terminating = refusal.class == RefusalClass::NamespaceTerminating;
+        if is_terminating { error.with_retry_policy(RetryPolicy::NextEvent) } else { error }
     }
 
     /// Prefixes the text with a description of the failed operation.
@@ -65,9 +141,9 @@ impl SyncError {
         Self { text: format!("{what}: {}", self.text), ..self }
     }
 
-    /// Returns the class of the error for metrics. The set of classes is small and fixed.
-    pub fn metric_label(&self) -> &'static str {
-        self.label
+    /// Returns the class of the error.
+    pub fn class(&self) -> SyncErrorClass {
+        self.class
     }
 
     /// Whether the server, a policy or a webhook denies the request. A retry then succeeds only after a permission or a policy
@@ -78,24 +154,19 @@ impl SyncError {
 
     /// Sets the treatment of the key after this error; by default a retry after the back-off.
     #[must_use]
-    pub fn with_retry_policy(self, retry: RetryPolicy) -> Self {
-        Self { retry_policy: retry, ..self }
+    pub fn with_retry_policy(self, retry_policy: RetryPolicy) -> Self {
+        Self { retry_policy, ..self }
     }
 
     /// Creates the error for a sync that ended because this process may no longer write.
     pub(super) fn not_leader() -> Self {
-        let error = api::Error::NotLeader;
-        Self {
-            text: error.to_string(),
-            label: error.metric_label(),
-            is_denied: false,
-            retry_policy: RetryPolicy::Never,
-        }
+        Self::from_refusal("", &api::Error::NotLeader.into()).with_retry_policy(RetryPolicy::Never)
     }
 }
 
 impl From<CachedObjectError> for SyncError {
     fn from(error: CachedObjectError) -> Self {
-        Self::new("unreadable", error.to_string())
+        let text = error.to_string();
+        Self { source: Some(Arc::new(error)), ..Self::new(SyncErrorClass::Unreadable, text) }
     }
 }

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::request::{AnswerMetadata, ObjectRole, Precondition, Refusal, RefusalClass, Request, Verb};
 use crate::{
-    consistency::Ledger,
+    consistency::{Ledger, LedgerOwner},
     map::{HashMap, HashSet},
     meta::{Meta, ResourceVersion, Uid},
 };
@@ -52,11 +52,11 @@ fn change_after_sending(request: &Request) -> Option<LedgerChange> {
 /// Returns the change of the ledger after a granted request. `is_same` means that the answer has the precondition's UID.
 fn change_after_grant(request: &Request, is_same: bool) -> Option<LedgerChange> {
     match (&request.verb, request.role) {
-        (Verb::Get | Verb::List(_), _) if !is_same => Some(AwaitOwnerGone),
+        (Verb::Get | Verb::GetPath(_) | Verb::List(_), _) if !is_same => Some(AwaitOwnerGone),
         (Verb::Create(_), ObjectRole::Child) | (Verb::Patch(..), ObjectRole::AdoptedChild) => Some(AwaitChild),
         (Verb::Create(_), ObjectRole::SyncedObject | ObjectRole::AwaitedObject)
         | (
-            Verb::Patch(..) | Verb::Replace(_),
+            Verb::Patch(..) | Verb::Replace(_) | Verb::Apply(..),
             ObjectRole::Child | ObjectRole::SyncedObject | ObjectRole::AwaitedObject,
         ) => Some(AwaitVersion),
         (Verb::Delete(..), ObjectRole::AwaitedObject) => Some(AwaitDeletion),
@@ -113,7 +113,7 @@ impl<'r> SyncWrites<'r> {
     pub(super) fn record_sending<'o>(
         &self,
         request: &Request,
-        owner: impl FnOnce() -> &'o Uid,
+        owner: impl FnOnce() -> &'o LedgerOwner,
         children: impl FnOnce() -> HashSet<Uid>,
     ) {
         if self.ledger.is_some() && matches!((&request.verb, request.role), (Verb::Create(_), ObjectRole::Child)) {
@@ -126,16 +126,16 @@ impl<'r> SyncWrites<'r> {
     pub(super) fn record_granted_request<'o>(
         &self,
         request: &Request,
-        fields: &AnswerMetadata,
-        owner: impl FnOnce() -> &'o Uid,
+        metadata: &AnswerMetadata,
+        owner: impl FnOnce() -> &'o LedgerOwner,
     ) {
-        let is_same = request.precondition.as_ref().is_none_or(|precondition| precondition.uid == fields.uid);
+        let is_same = request.precondition.as_ref().is_none_or(|precondition| precondition.uid == metadata.uid);
         if let Some(Precondition { uid, .. }) = request.precondition.as_ref().filter(|_| is_same)
             && request.verb.is_write()
         {
-            self.versions.lock().insert(uid.clone(), fields.version);
+            self.versions.lock().insert(uid.clone(), metadata.version);
         }
-        self.apply_changes(change_after_grant(request, is_same), request, fields, owner);
+        self.apply_changes(change_after_grant(request, is_same), request, metadata, owner);
     }
 
     /// Records the cache state for which the next sync waits after a refusal. Returns true if an earlier sync has waited for this
@@ -144,7 +144,7 @@ impl<'r> SyncWrites<'r> {
         &self,
         request: &Request,
         refusal: &Refusal,
-        owner: impl FnOnce() -> &'o Uid,
+        owner: impl FnOnce() -> &'o LedgerOwner,
     ) -> bool {
         self.apply_changes(changes_after_refusal(request, refusal), request, &AnswerMetadata::default(), owner)
     }
@@ -153,8 +153,8 @@ impl<'r> SyncWrites<'r> {
         &self,
         consequences: impl IntoIterator<Item = LedgerChange>,
         request: &Request,
-        fields: &AnswerMetadata,
-        owner: impl FnOnce() -> &'o Uid,
+        metadata: &AnswerMetadata,
+        owner: impl FnOnce() -> &'o LedgerOwner,
     ) -> bool {
         let Some(ledger) = self.ledger else { return false };
         let mut consequences = consequences.into_iter().peekable();
@@ -162,27 +162,29 @@ impl<'r> SyncWrites<'r> {
             return false;
         }
         let mut has_waited_in_vain = false;
-        let (owner, resource) = (owner(), request.resource);
+        let (owner, resource) = (owner(), &request.resource);
         let (namespace, name) = (&request.namespace, &request.name);
         let precondition = request.precondition.as_ref();
         for consequence in consequences {
             match (consequence, precondition) {
-                (AwaitChild, _) => ledger.record_creation(owner, resource, &fields.uid, fields.version),
-                (AwaitVersion, _) => ledger.record_write(owner, resource, fields.version),
+                (AwaitChild, _) => ledger.record_creation(owner, resource.clone(), &metadata.uid, metadata.version),
+                (AwaitVersion, _) => ledger.record_write(owner, resource.clone(), metadata.version),
                 (AwaitUnansweredCreation, _) => {
-                    ledger.record_unanswered_creation(owner, resource, || {
+                    ledger.record_unanswered_creation(owner, resource.clone(), || {
                         self.children.get().cloned().unwrap_or_default()
                     });
                 }
-                (AwaitDeletion, Some(judged)) => ledger.record_deletion(owner, resource, namespace, name, &judged.uid),
+                (AwaitDeletion, Some(judged)) => {
+                    ledger.record_deletion(owner, resource.clone(), namespace, name, &judged.uid);
+                }
                 (ForgetDeletion, Some(judged)) => ledger.cancel_deletion(owner, &judged.uid),
-                (AwaitOwnerGone, Some(judged)) if judged.uid == *owner => {
-                    has_waited_in_vain |= ledger.record_missing_owner(owner, resource, namespace, name);
+                (AwaitOwnerGone, Some(judged)) if *owner == LedgerOwner::Object(judged.uid.clone()) => {
+                    has_waited_in_vain |= ledger.record_missing_owner(&judged.uid, resource.clone(), namespace, name);
                 }
                 (AwaitNewerVersion, Some(Precondition { uid, version: Some(version) })) => {
                     let (namespace, name, uid) = (namespace.clone(), name.clone(), uid.clone());
                     let judged = Meta { namespace, name, uid, resource_version: *version, ..Meta::default() };
-                    has_waited_in_vain |= ledger.record_conflict(owner, resource, &judged);
+                    has_waited_in_vain |= ledger.record_conflict(owner, resource.clone(), &judged);
                 }
                 (AwaitDeletion | ForgetDeletion | AwaitOwnerGone | AwaitNewerVersion, _) => {}
             }

@@ -5,15 +5,14 @@
 use std::sync::Arc;
 
 use super::{
-    effect::MemoryNote,
     request::{Refusal, RefusalClass, Request},
     run::{Answer, Io},
 };
 use crate::{api, events::EventType, meta::Meta, pods::PODS, refs::Owner, selector::Selector};
 
 /// Creates a Pod and records an Event on the owner, like [`create_pod_with_answer`].
-pub async fn create_pod<N: MemoryNote>(
-    io: Io<'_, N>,
+pub async fn create_pod<M: Sync>(
+    io: Io<'_, M>,
     request: Request,
     owner: &Owner,
     selector: &Selector,
@@ -28,8 +27,8 @@ pub async fn create_pod<N: MemoryNote>(
 ///
 /// # Errors
 /// The server's refusal, or [`RefusalClass::ChangedByAdmission`].
-pub async fn create_pod_with_answer<N: MemoryNote>(
-    io: Io<'_, N>,
+pub async fn create_pod_with_answer<M: Sync>(
+    io: Io<'_, M>,
     request: Request,
     owner: &Owner,
     selector: &Selector,
@@ -53,8 +52,8 @@ pub async fn create_pod_with_answer<N: MemoryNote>(
 /// Deletes a Pod that was just created, if admission has changed it so that it does not belong to `owner`.
 ///
 /// If the deletion fails, the next sync releases the Pod.
-async fn delete_if_changed<N: MemoryNote>(
-    io: Io<'_, N>,
+async fn delete_if_changed<M: Sync>(
+    io: Io<'_, M>,
     answer: Answer,
     owner: &Owner,
     selector: &Selector,
@@ -91,7 +90,7 @@ fn ownership_problem(pod: &Meta, owner: &Owner, selector: &Selector) -> Option<&
 ///
 /// A request with a version does not delete a Pod that has changed since the snapshot, for example a Pod that has become ready
 /// or was released. The server refuses such a request as [`RefusalClass::VersionConflict`], and no Event is recorded.
-pub async fn delete_pod<N: MemoryNote>(io: Io<'_, N>, request: Request) -> Result<(), Refusal> {
+pub async fn delete_pod<M: Sync>(io: Io<'_, M>, request: Request) -> Result<(), Refusal> {
     let name = Arc::clone(&request.name);
     match io.send(request).await {
         Ok(_) => io.record_event(EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}")),

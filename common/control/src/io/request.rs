@@ -19,6 +19,8 @@ use crate::{
 pub enum Verb {
     /// Reads an object.
     Get,
+    /// Reads this path, which may have a query.
+    GetPath(String),
     /// Lists the objects of a namespace that match this query.
     List(String),
     /// Creates the object in the body.
@@ -27,37 +29,43 @@ pub enum Verb {
     Patch(PatchFormat, RequestBody),
     /// Replaces an object. The body contains its `resourceVersion`.
     Replace(RequestBody),
+    /// Creates the object, or changes the fields in the body, as this field manager.
+    Apply(&'static str, RequestBody),
     /// Deletes an object, with a propagation policy and a grace period in seconds.
     Delete(Option<&'static str>, Option<i64>),
+    /// Deletes the objects of a namespace that match this query.
+    DeleteCollection(String),
 }
 
 impl Verb {
     /// Returns the verb for explanations, such as `delete`.
     pub fn as_str(&self) -> &'static str {
         match self {
-            Self::Get => "read",
+            Self::Get | Self::GetPath(_) => "read",
             Self::List(_) => "list",
             Self::Create(_) => "create",
             Self::Patch(..) => "patch",
             Self::Replace(_) => "replace",
+            Self::Apply(..) => "apply",
             Self::Delete(..) => "delete",
+            Self::DeleteCollection(_) => "delete all",
         }
     }
 
     /// Returns the HTTP method, such as `PATCH`.
     pub fn http_method(&self) -> &'static str {
         match self {
-            Self::Get | Self::List(_) => "GET",
+            Self::Get | Self::GetPath(_) | Self::List(_) => "GET",
             Self::Create(_) => "POST",
-            Self::Patch(..) => "PATCH",
+            Self::Patch(..) | Self::Apply(..) => "PATCH",
             Self::Replace(_) => "PUT",
-            Self::Delete(..) => "DELETE",
+            Self::Delete(..) | Self::DeleteCollection(_) => "DELETE",
         }
     }
 
     /// Whether the operation may change the cluster. Reads and lists do not.
     pub fn is_write(&self) -> bool {
-        !matches!(self, Self::Get | Self::List(_))
+        !matches!(self, Self::Get | Self::GetPath(_) | Self::List(_))
     }
 }
 
@@ -117,30 +125,30 @@ pub enum ObjectRole {
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The operation, with its body.
-    pub verb: Verb,
+    pub(super) verb: Verb,
     /// The verb in explanations, such as `delete`.
-    pub verb_text: &'static str,
+    pub(super) verb_text: &'static str,
     /// Group, version and plural name of the object's API resource.
-    pub resource: Resource,
-    /// Kind of the object in explanations; the kind of the resource by default.
-    pub kind: &'static str,
+    pub(super) resource: Resource,
+    /// Kind of the object in explanations; `None` for the kind of the resource.
+    pub(super) kind: Option<&'static str>,
     /// Namespace of the object; empty for a cluster-scoped one.
-    pub namespace: Text,
+    pub(super) namespace: Text,
     /// Name of the object. If the server generates the name, this field is empty or a name for explanations.
-    pub name: Arc<str>,
+    pub(super) name: Arc<str>,
     /// `metadata.generateName` of an object to create; empty if the request has a full name.
-    pub generate_name: Arc<str>,
+    pub(super) generate_name: Arc<str>,
     /// Subresource, such as `status`; empty for the object itself.
-    pub subresource: &'static str,
+    pub(super) subresource: &'static str,
     /// The object to which the request applies; `None` for any object. A write to an object with another UID is refused. A
     /// read that returns another UID shows that the named object no longer exists.
-    pub precondition: Option<Precondition>,
+    pub(super) precondition: Option<Precondition>,
     /// The relation to the object of the sync. It determines the cache state for which the next sync waits.
-    pub role: ObjectRole,
+    pub(super) role: ObjectRole,
     /// Value of the `Accept` header of a read.
-    pub accept_header: &'static str,
+    pub(super) accept_header: &'static str,
     /// The reason for the request, shown in explanations; may be empty.
-    pub reason: Cow<'static, str>,
+    pub(super) reason: Cow<'static, str>,
 }
 
 impl Request {
@@ -148,15 +156,14 @@ impl Request {
         let (namespace, name) = (namespace.clone(), Arc::clone(name));
         let (doing, why) = (verb.as_str(), Cow::Borrowed(""));
         let (subresource, precondition, role, accept) = ("", None, ObjectRole::UntrackedObject, informer::ACCEPT_JSON);
-        let (kind, generate_name) = (resource.kind, Arc::default());
         Self {
             verb,
             verb_text: doing,
             resource,
-            kind,
+            kind: None,
             namespace,
             name,
-            generate_name,
+            generate_name: Arc::default(),
             subresource,
             precondition,
             role,
@@ -180,6 +187,30 @@ impl Request {
         Self { accept_header: informer::ACCEPT_METADATA, ..Self::get(resource, namespace, name) }
     }
 
+    /// Creates a request that reads a path of an aggregated API, such as a metric. `path` begins with a slash and must be encoded
+    /// already. `resource` and `name` appear in explanations only.
+    pub fn get_path(path: String, resource: Resource, name: &Arc<str>) -> Self {
+        Self::new(Verb::GetPath(path), resource, &Text::default(), name)
+    }
+
+    /// Creates a request that applies the fields in `body`, which name the object, as `field_manager`, and takes them from other
+    /// managers. The object is created if it does not exist.
+    pub fn apply(
+        resource: Resource,
+        namespace: &Text,
+        name: &Arc<str>,
+        field_manager: &'static str,
+        body: RequestBody,
+    ) -> Self {
+        Self::new(Verb::Apply(field_manager, body), resource, namespace, name)
+    }
+
+    /// Creates a request that deletes all objects of a namespace that match a query, such as `labelSelector=app%3Dweb`; an empty
+    /// query matches all objects. The answer does not tell which objects were deleted, so the next sync does not wait for them.
+    pub fn delete_collection(resource: Resource, namespace: &Text, query: String) -> Self {
+        Self::new(Verb::DeleteCollection(query), resource, namespace, &Arc::default())
+    }
+
     /// Creates a request that creates a child of the sync's object.
     pub fn create(resource: Resource, namespace: &Text, name: &Arc<str>, body: RequestBody) -> Self {
         Self { role: ObjectRole::Child, ..Self::new(Verb::Create(body), resource, namespace, name) }
@@ -198,8 +229,8 @@ impl Request {
     }
 
     /// Creates a request that patches exactly this version of an object.
-    pub fn patch(resource: Resource, meta: &Meta, kind: PatchFormat, body: RequestBody) -> Self {
-        let request = Self::new(Verb::Patch(kind, body), resource, &meta.namespace, &meta.name);
+    pub fn patch(resource: Resource, meta: &Meta, format: PatchFormat, body: RequestBody) -> Self {
+        let request = Self::new(Verb::Patch(format, body), resource, &meta.namespace, &meta.name);
         Self { precondition: Some(Precondition::for_exact_version(meta)), ..request }
     }
 
@@ -224,6 +255,33 @@ impl Request {
         Self { verb, ..self }
     }
 
+    /// Sets the propagation policy of a deletion, such as `Foreground`; by default the server decides.
+    #[must_use]
+    pub fn with_propagation(self, policy: &'static str) -> Self {
+        let verb = if let Verb::Delete(_, grace) = self.verb { Verb::Delete(Some(policy), grace) } else { self.verb };
+        Self { verb, ..self }
+    }
+
+    /// Sets the grace period of a deletion in seconds; by default the grace period of the object.
+    #[must_use]
+    pub fn with_grace_period(self, seconds: i64) -> Self {
+        let verb =
+            if let Verb::Delete(policy, _) = self.verb { Verb::Delete(policy, Some(seconds)) } else { self.verb };
+        Self { verb, ..self }
+    }
+
+    /// Sets the subresource, such as `status` or `scale`; by default the request concerns the object itself.
+    #[must_use]
+    pub fn with_subresource(self, subresource: &'static str) -> Self {
+        Self { subresource, ..self }
+    }
+
+    /// Sets the precondition; `None` for any object.
+    #[must_use]
+    pub fn with_precondition(self, precondition: Option<Precondition>) -> Self {
+        Self { precondition, ..self }
+    }
+
     /// Sets the reason that explanations show; empty by default.
     #[must_use]
     pub fn with_reason(self, why: impl Into<Cow<'static, str>>) -> Self {
@@ -239,7 +297,7 @@ impl Request {
     /// Sets the kind that explanations show; by default the kind of the resource.
     #[must_use]
     pub fn with_kind(self, kind: &'static str) -> Self {
-        Self { kind, ..self }
+        Self { kind: Some(kind), ..self }
     }
 
     /// Sets the relation to the object of the sync, which determines the cache state for which the next sync waits.
@@ -262,14 +320,23 @@ impl Request {
     /// # Errors
     /// If the body cannot be encoded. Nothing is sent then.
     pub(super) fn to_api_call(&self, precondition: Option<Precondition>) -> Result<Call<'_>, api::Error> {
-        let name = if matches!(self.verb, Verb::Create(_)) { "" } else { &*self.name };
-        let target =
-            RequestTarget { resource: self.resource, namespace: &self.namespace, name, subresource: self.subresource };
+        // The name of a new object is in the body. A subresource is created below its object.
+        let is_new_object = matches!(self.verb, Verb::Create(_)) && self.subresource.is_empty();
+        let name = if is_new_object { "" } else { &*self.name };
+        let target = RequestTarget {
+            resource: self.resource.clone(),
+            namespace: &self.namespace,
+            name,
+            subresource: self.subresource,
+        };
         let unsent = |error: String| api::Error::Unsent(format!("the body of the request cannot be encoded: {error}"));
         let encoded = |body: &RequestBody| body.0.clone().map_err(unsent);
         Ok(match &self.verb {
             Verb::Get => Call::get(target.path(), self.accept_header),
-            Verb::List(query) => Call::list(self.resource, &self.namespace, query, informer::ACCEPT_JSON),
+            Verb::GetPath(path) => Call::get(path.clone(), self.accept_header),
+            Verb::Apply(field_manager, body) => Call::apply(target, field_manager, encoded(body)?),
+            Verb::DeleteCollection(query) => Call::delete_collection(target, query),
+            Verb::List(query) => Call::list(&self.resource, &self.namespace, query, informer::ACCEPT_JSON),
             Verb::Create(body) => Call::create(target, encoded(body)?),
             Verb::Replace(body) => Call::replace(target, encoded(body)?),
             Verb::Patch(kind, body) => {
@@ -352,7 +419,14 @@ pub struct Refusal {
     /// The class of the error, which determines how a controller continues.
     pub class: RefusalClass,
     /// The server's answer, or the failure of the transport.
-    pub error: api::Error,
+    pub error: Arc<api::Error>,
+}
+
+impl Refusal {
+    /// Whether the object does not exist, or another object has its name.
+    pub fn is_not_found(&self) -> bool {
+        self.class == RefusalClass::NotFound
+    }
 }
 
 impl From<api::Error> for Refusal {
@@ -372,7 +446,7 @@ impl From<api::Error> for Refusal {
         } else {
             RefusalClass::NotWritten
         };
-        Self { class, error }
+        Self { class, error: Arc::new(error) }
     }
 }
 

@@ -5,7 +5,6 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use serde_json::value::RawValue;
 
 use super::{
-    effect::MemoryNote,
     outcome::SyncError,
     request::{ObjectRole, Precondition, Refusal, RefusalClass, Request, RequestBody},
     run::Io,
@@ -62,7 +61,7 @@ impl<'a> RevisionStoreRequest<'a> {
     /// data.
     ///
     /// Upstream: `pkg/controller/history`, `CreateControllerRevision`; `pkg/controller/daemon`, `snapshot`.
-    pub async fn send<N: MemoryNote>(self, body: RequestBody, io: Io<'_, N>) -> Result<RevisionStoreOutcome, Refusal> {
+    pub async fn send<M: Sync>(self, body: RequestBody, io: Io<'_, M>) -> Result<RevisionStoreOutcome, Refusal> {
         let Self { owner, name, data, why, checks_owner: rechecks_owner } = self;
         if rechecks_owner && !owner_exists(io, owner).await? {
             io.explain_deviation("the owner does not exist, is terminating, or was replaced");
@@ -82,10 +81,10 @@ impl<'a> RevisionStoreRequest<'a> {
     }
 }
 
-async fn owner_exists<N: MemoryNote>(io: Io<'_, N>, owner: &Owner) -> Result<bool, Refusal> {
-    let request = Request::get_metadata(owner.resource, &owner.namespace, &owner.name.as_str().into());
+async fn owner_exists<M: Sync>(io: Io<'_, M>, owner: &Owner) -> Result<bool, Refusal> {
+    let request = Request::get_metadata(owner.resource.clone(), &owner.namespace, &owner.name.as_str().into());
     let precondition = Some(Precondition { uid: owner.uid.clone(), version: None });
-    let request = Request { precondition, ..request }.with_reason("the owner may be missing like its revision");
+    let request = request.with_precondition(precondition).with_reason("the owner may be missing like its revision");
     match io.send(request).await {
         // A forecast has no live object and expects the owner to exist.
         Ok(answer) => Ok(answer.decode_metadata()?.is_none_or(|live| live.uid == owner.uid && !live.is_deleting())),
@@ -124,11 +123,11 @@ impl<'a> RevisionChange<'a> {
     }
 
     /// Sets the field `revision`, the serial number by which the revisions of an owner are ordered.
-    pub async fn set_revision_number<N: MemoryNote>(
+    pub async fn set_revision_number<M: Sync>(
         owner: &'a Owner,
         revision: &'a Meta,
         number: i64,
-        io: Io<'_, N>,
+        io: Io<'_, M>,
     ) -> Result<(), RevisionChangeError> {
         let why = format!("the template equals an earlier revision, which becomes number {number}");
         let edit = |members: &mut RawRevisionMembers| {
@@ -143,10 +142,10 @@ impl<'a> RevisionChange<'a> {
     ///
     /// With a patch, the server would encode the data again, and would refuse the patch if the new encoding differed, because
     /// data are immutable. `edit` changes the members of the live revision, and returns whether they have to be written.
-    pub async fn send<N: MemoryNote>(
+    pub async fn send<M: Sync>(
         self,
         edit: impl FnOnce(&mut RawRevisionMembers) -> serde_json::Result<bool>,
-        io: Io<'_, N>,
+        io: Io<'_, M>,
     ) -> Result<(), RevisionChangeError> {
         let Self { owner, revision, doing, why } = self;
         let read = Request::get(CONTROLLER_REVISIONS, &revision.namespace, &revision.name);
@@ -187,11 +186,11 @@ impl<'a> RevisionChange<'a> {
 
 /// Deletes a revision at the version of the snapshot, or at the version of the last write of this sync. A missing revision counts
 /// as deleted. `what` begins the text of a failure.
-pub async fn delete_revision<N: MemoryNote>(
+pub async fn delete_revision<M: Sync>(
     revision: &Meta,
     why: &'static str,
     what: &str,
-    io: Io<'_, N>,
+    io: Io<'_, M>,
 ) -> Result<(), SyncError> {
     match io.send(Request::delete(CONTROLLER_REVISIONS, revision).with_reason(why)).await {
         Err(refusal) if !refusal.error.is_not_found() => {

@@ -19,14 +19,13 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     account::{ForecastRequests, RequestAccount, SyncCallbacks},
-    effect::{Effect, MemoryNote},
-    outcome::{Requeue, SyncError},
+    outcome::{Requeue, SyncError, SyncErrorClass},
     own_writes::SyncWrites,
     request::{AnswerMetadata, Precondition, Refusal, Request, RequestBody, Verb},
 };
 use crate::{
     api::{self, Api, WrittenObject},
-    consistency::Ledger,
+    consistency::{Ledger, LedgerOwner},
     events::{EventRecorder, EventType, InvolvedObject},
     map::HashSet,
     meta::{Meta, NamespacedName, Uid},
@@ -48,58 +47,62 @@ pub struct SyncExecutor {
     pub is_shutting_down: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// The object of one sync, with access to the controller's caches and memory.
-pub trait SyncSubject<N: MemoryNote>: Sync {
-    /// Returns the reference of the object for Events, and its UID, under which the ledger records the writes.
-    fn synced_object(&self) -> (InvolvedObject, Uid);
+/// The object of one sync, with access to the controller's caches.
+pub trait SyncSubject: Sync {
+    /// Returns the reference of the object for Events.
+    fn object(&self) -> InvolvedObject;
+    /// Returns the owner under which the ledger records the writes.
+    fn ledger_owner(&self) -> LedgerOwner;
     /// Returns the UIDs of the children in the cache. Called before the first create request, in case its answer is lost.
     fn child_uids(&self) -> HashSet<Uid>;
-    /// Changes the controller's memory as the sync asks.
-    fn apply_memory_note(&self, note: N);
-    /// Reads the controller's caches and memory; `None` if nothing differs from the snapshot.
-    fn observe_again(&self, question: N::Query) -> Option<N::NewState>;
 }
 
-/// The requests, the other effects and the outcome of a sync if every request is granted.
-pub struct SyncForecast<N: MemoryNote> {
+/// The requests and the outcome of a sync if every request is granted.
+pub struct SyncForecast {
     /// The expected requests, to which the run of the sync adds the sent ones; `None` if the sync sends nothing.
     pub request_account: Option<RequestAccount>,
-    /// The effects of a sync that sends nothing; empty for other syncs.
-    effects: Vec<Effect<N>>,
+    now: Timestamp,
+    /// Whether the sync records Events or changes the controller's memory.
+    has_effects: bool,
     outcome: Result<Requeue, SyncError>,
 }
 
 /// Runs a sync against a simulated server that grants every request. The run never waits and needs no runtime.
-pub fn forecast_sync<N: MemoryNote>(
+pub fn forecast_sync<M: Sync>(
     now: Timestamp,
-    sync: impl AsyncFnOnce(Io<'_, N>) -> Result<Requeue, SyncError>,
-) -> SyncForecast<N> {
-    let server = GrantingServer { now, expected: Mutex::default(), effects: Mutex::default() };
-    let outcome = match pin!(sync(Io(IoBackend::Forecast(&server)))).poll(&mut Context::from_waker(Waker::noop())) {
+    sync: impl AsyncFnOnce(Io<'_, M>) -> Result<Requeue, SyncError>,
+) -> SyncForecast {
+    let server = GrantingServer { now, expected: Mutex::default(), has_effects: AtomicBool::new(false) };
+    let outcome = poll_once(sync(Io(IoBackend::Forecast(&server))));
+    let request_account = server.expected.into_inner().into_account();
+    SyncForecast { request_account, now, has_effects: server.has_effects.into_inner(), outcome }
+}
+
+/// Polls a sync that never waits.
+fn poll_once(sync: impl Future<Output = Result<Requeue, SyncError>>) -> Result<Requeue, SyncError> {
+    match pin!(sync).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => outcome,
         Poll::Pending => Err(foreign_await_error()),
-    };
-    let account = server.expected.into_inner().into_account();
-    // A sync with requests runs a second time, against the API server, and has its effects then.
-    let effects = if account.is_some() { Vec::new() } else { server.effects.into_inner() };
-    SyncForecast { request_account: account, effects, outcome }
+    }
 }
 
 impl SyncExecutor {
     /// Runs the sync of `forecast` against the API server, and keeps the account up to date.
     ///
-    /// A sync that sends nothing does not run again; only the effects of its forecast are applied.
-    pub async fn run<N: MemoryNote>(
+    /// A sync that sends nothing has the outcome of its forecast. It runs again only if it has effects, and at the time of the
+    /// forecast.
+    pub async fn run<M: Sync>(
         &self,
-        subject: &dyn SyncSubject<N>,
-        forecast: SyncForecast<N>,
-        sync: impl AsyncFnOnce(Io<'_, N>) -> Result<Requeue, SyncError>,
+        memory: &M,
+        subject: &dyn SyncSubject,
+        forecast: SyncForecast,
+        sync: impl AsyncFnOnce(Io<'_, M>) -> Result<Requeue, SyncError>,
     ) -> Result<Requeue, SyncError> {
-        let SyncForecast { request_account: account, effects, outcome } = forecast;
-        let run = SyncRun::new(self, subject, account.as_ref());
+        let SyncForecast { request_account: account, now, has_effects, outcome } = forecast;
+        let run = SyncRun::new(self, memory, subject, account.as_ref());
         let Some(account) = &account else {
-            for effect in effects {
-                run.apply(effect);
+            if has_effects {
+                drop(poll_once(sync(Io(IoBackend::EffectsOnly(&run, now)))));
             }
             return outcome;
         };
@@ -118,26 +121,49 @@ impl SyncExecutor {
     }
 }
 
-/// The access of one sync to the API server and to the controller's memory. A sync awaits only methods of its `Io`.
-pub struct Io<'r, N: MemoryNote>(IoBackend<'r, N>);
+/// The access of one sync to the API server and to the memory of its controller, of type `M`.
+///
+/// # Flow
+///
+/// A sync gets an `Io` in [`act`](crate::controller::Controller::act) and awaits only methods of its `Io`. It runs first as a
+/// forecast against a simulated server that grants every request, and then, if this process leads, against the API server.
+///
+/// # Guarantees
+///
+/// - A forecast has no effects: it sends nothing, records no Event, never waits, and calls no closure of
+///   [`Self::update_memory`], [`Self::observe_again`] and [`Self::encode_body`].
+/// - Requests, Events and changes of the memory take effect in the order of the calls.
+/// - If this process may no longer write, the sync ends at its next request, and nothing after it runs.
+///
+/// # Assumptions
+///
+/// The requests of a sync follow from its snapshot, its plan and the answers. [`Self::now`] and [`Self::observe_again`] may change
+/// them; the account then needs a reason ([`Self::explain_deviation`]).
+///
+/// # Errors
+///
+/// A request that is not granted is a [`Refusal`] with a class that determines how the controller continues.
+pub struct Io<'r, M>(IoBackend<'r, M>);
 
-enum IoBackend<'r, N: MemoryNote> {
-    Forecast(&'r GrantingServer<N>),
-    ApiServer(&'r SyncRun<'r, N>),
+enum IoBackend<'r, M> {
+    Forecast(&'r GrantingServer),
+    /// The second run of a sync that sends nothing, at the time of its forecast.
+    EffectsOnly(&'r SyncRun<'r, M>, Timestamp),
+    ApiServer(&'r SyncRun<'r, M>),
 }
 
-impl<N: MemoryNote> Clone for Io<'_, N> {
+impl<M> Clone for Io<'_, M> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<N: MemoryNote> Copy for Io<'_, N> {}
-impl<N: MemoryNote> Clone for IoBackend<'_, N> {
+impl<M> Copy for Io<'_, M> {}
+impl<M> Clone for IoBackend<'_, M> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<N: MemoryNote> Copy for IoBackend<'_, N> {}
+impl<M> Copy for IoBackend<'_, M> {}
 
 /// The answer to a granted request.
 #[derive(Debug, Default)]
@@ -160,7 +186,7 @@ impl Answer {
     }
 }
 
-impl<N: MemoryNote> Io<'_, N> {
+impl<'r, M: Sync> Io<'r, M> {
     /// Sends a request. Does not return if the process lost the Lease before the write was sent, because the sync ends there.
     pub async fn send(self, request: Request) -> Result<Answer, Refusal> {
         match self.0 {
@@ -168,6 +194,7 @@ impl<N: MemoryNote> Io<'_, N> {
                 server.expected.lock().add(&request);
                 Ok(Answer::default())
             }
+            IoBackend::EffectsOnly(..) => Ok(Answer::default()),
             // The future is on the heap, because a group of requests holds the futures of many members.
             IoBackend::ApiServer(run) => {
                 let (fields, body) = Box::pin(run.send(request)).await?;
@@ -193,36 +220,40 @@ impl<N: MemoryNote> Io<'_, N> {
         }
     }
 
-    /// Reads caches and memory again after a wait; `None` in a forecast, or if nothing differs from the snapshot.
-    pub fn observe_again(self, question: N::Query) -> Option<N::NewState> {
-        match self.0 {
-            IoBackend::Forecast(_) => None,
-            IoBackend::ApiServer(run) => run.subject.observe_again(question),
-        }
+    /// Reads caches and memory again after a wait; `None` in a forecast, or if `read` finds nothing new.
+    pub fn observe_again<T>(self, read: impl FnOnce(&M) -> Option<T>) -> Option<T> {
+        if let IoBackend::ApiServer(run) = self.0 { read(run.memory) } else { None }
     }
 
     /// Returns the current time; in a forecast, the time of the snapshot.
     pub fn now(self) -> Timestamp {
         match self.0 {
             IoBackend::Forecast(server) => server.now,
+            IoBackend::EffectsOnly(_, now) => now,
             IoBackend::ApiServer(run) => run.executor.api.clock().now(),
         }
     }
 
     /// Records an Event on the object of the sync.
-    pub fn record_event(self, kind: EventType, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) {
-        self.apply(Effect::RecordEvent(kind, reason.into(), message.into()));
+    pub fn record_event(self, event_type: EventType, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) {
+        if let Some(run) = self.effective_run() {
+            run.executor.recorder.record_event(run.object(), event_type, reason.into(), message.into());
+        }
     }
 
-    /// Changes the controller's memory.
-    pub fn apply_memory_note(self, note: N) {
-        self.apply(Effect::ApplyNote(note));
+    /// Changes the controller's memory, counts in its metrics, or logs. `update` is not called in a forecast.
+    pub fn update_memory(self, update: impl FnOnce(&M)) {
+        if let Some(run) = self.effective_run() {
+            update(run.memory);
+        }
     }
 
     /// States why the sync differs from its forecast although the last request was granted, for example because a live read
     /// returned another object than the cache.
     pub fn explain_deviation(self, why: impl Into<String>) {
-        self.apply(Effect::ExplainDeviation(why.into()));
+        if let IoBackend::ApiServer(run) = self.0 {
+            run.deviate(why);
+        }
     }
 
     /// Whether the process shuts down, so that the sync begins nothing new.
@@ -230,10 +261,14 @@ impl<N: MemoryNote> Io<'_, N> {
         matches!(self.0, IoBackend::ApiServer(run) if run.is_shutting_down())
     }
 
-    fn apply(self, effect: Effect<N>) {
+    /// Returns the run whose effects take place; in a forecast, notes that the sync has effects.
+    fn effective_run(self) -> Option<&'r SyncRun<'r, M>> {
         match self.0 {
-            IoBackend::Forecast(server) => server.effects.lock().push(effect),
-            IoBackend::ApiServer(run) => run.apply(effect),
+            IoBackend::Forecast(server) => {
+                server.has_effects.store(true, Ordering::Relaxed);
+                None
+            }
+            IoBackend::EffectsOnly(run, _) | IoBackend::ApiServer(run) => Some(run),
         }
     }
 
@@ -244,25 +279,28 @@ impl<N: MemoryNote> Io<'_, N> {
 
     /// Whether requests are only collected and not sent.
     pub(super) fn is_forecast(self) -> bool {
-        matches!(self.0, IoBackend::Forecast(_))
+        !matches!(self.0, IoBackend::ApiServer(_))
     }
 }
 
-/// The simulated server of a forecast. It grants every request at once, and collects requests and effects.
-struct GrantingServer<N> {
+/// The simulated server of a forecast. It grants every request at once, and collects the requests.
+struct GrantingServer {
     now: Timestamp,
     expected: Mutex<ForecastRequests>,
-    effects: Mutex<Vec<Effect<N>>>,
+    has_effects: AtomicBool,
 }
 
 /// One sync that runs against the API server.
-struct SyncRun<'r, N: MemoryNote> {
+struct SyncRun<'r, M> {
     executor: &'r SyncExecutor,
-    subject: &'r dyn SyncSubject<N>,
+    memory: &'r M,
+    subject: &'r dyn SyncSubject,
     /// The expected and the sent requests; `None` if the sync sends nothing.
     account: Option<&'r RequestAccount>,
-    /// The result of [`SyncSubject::synced_object`], set at the first use.
-    object: OnceLock<(InvolvedObject, Uid)>,
+    /// The result of [`SyncSubject::object`], set at the first use.
+    object: OnceLock<InvolvedObject>,
+    /// The result of [`SyncSubject::ledger_owner`], set at the first use.
+    ledger_owner: OnceLock<LedgerOwner>,
     own_writes: SyncWrites<'r>,
     /// Count of requests and pauses in flight.
     waits: AtomicUsize,
@@ -282,13 +320,20 @@ impl Drop for InFlightGuard<'_> {
     }
 }
 
-impl<'r, N: MemoryNote> SyncRun<'r, N> {
-    fn new(executor: &'r SyncExecutor, subject: &'r dyn SyncSubject<N>, account: Option<&'r RequestAccount>) -> Self {
+impl<'r, M> SyncRun<'r, M> {
+    fn new(
+        executor: &'r SyncExecutor,
+        memory: &'r M,
+        subject: &'r dyn SyncSubject,
+        account: Option<&'r RequestAccount>,
+    ) -> Self {
         Self {
             executor,
+            memory,
             subject,
             account,
             object: OnceLock::new(),
+            ledger_owner: OnceLock::new(),
             own_writes: SyncWrites::new(executor.ledger.as_ref()),
             waits: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
@@ -330,18 +375,12 @@ impl<'r, N: MemoryNote> SyncRun<'r, N> {
         is_ending
     }
 
-    fn apply(&self, effect: Effect<N>) {
-        match effect {
-            Effect::RecordEvent(kind, reason, message) => {
-                self.executor.recorder.record_event(&self.object().0, kind, reason, message);
-            }
-            Effect::ApplyNote(note) => self.subject.apply_memory_note(note),
-            Effect::ExplainDeviation(why) => self.deviate(why),
-        }
+    fn object(&self) -> &InvolvedObject {
+        self.object.get_or_init(|| self.subject.object())
     }
 
-    fn object(&self) -> &(InvolvedObject, Uid) {
-        self.object.get_or_init(|| self.subject.synced_object())
+    fn ledger_owner(&self) -> &LedgerOwner {
+        self.ledger_owner.get_or_init(|| self.subject.ledger_owner())
     }
 
     fn deviate(&self, why: impl Into<String>) {
@@ -355,7 +394,7 @@ impl<'r, N: MemoryNote> SyncRun<'r, N> {
     async fn send(&self, request: Request) -> Result<(AnswerMetadata, Bytes), Refusal> {
         let request = &request;
         self.account.inspect(|account| account.record_sending(request));
-        self.own_writes.record_sending(request, || &self.object().1, || self.subject.child_uids());
+        self.own_writes.record_sending(request, || self.ledger_owner(), || self.subject.child_uids());
         let answer = match request.to_api_call(self.own_writes.precondition_after_last_write(request)) {
             Ok(call) => {
                 let _wait = self.count_in_flight();
@@ -375,7 +414,7 @@ impl<'r, N: MemoryNote> SyncRun<'r, N> {
         };
         let error = match answer {
             Ok((fields, bytes)) => {
-                self.own_writes.record_granted_request(request, &fields, || &self.object().1);
+                self.own_writes.record_granted_request(request, &fields, || self.ledger_owner());
                 return Ok((fields, bytes));
             }
             Err(error) => error,
@@ -383,7 +422,7 @@ impl<'r, N: MemoryNote> SyncRun<'r, N> {
         let is_stopped = matches!(error, api::Error::NotLeader);
         let refusal = Refusal::from(error);
         self.account.inspect(|account| account.record_refusal(request, &refusal));
-        if self.own_writes.record_refusal(request, &refusal, || &self.object().1) {
+        if self.own_writes.record_refusal(request, &refusal, || self.ledger_owner()) {
             self.examine_stuck_cache(request).await;
         }
         if is_stopped {
@@ -398,9 +437,9 @@ impl<'r, N: MemoryNote> SyncRun<'r, N> {
     async fn examine_stuck_cache(&self, request: &Request) {
         let Some(Precondition { uid, version: Some(cached) }) = &request.precondition else { return };
         let key = NamespacedName { namespace: request.namespace.clone(), name: Arc::clone(&request.name) };
-        let (resource, api) = (request.resource, &self.executor.api);
+        let (resource, api) = (&request.resource, &self.executor.api);
         let in_flight = self.count_in_flight();
-        let answer = api.get(RequestTarget::object(resource, &request.namespace, &request.name)).await;
+        let answer = api.get(RequestTarget::object(resource.clone(), &request.namespace, &request.name)).await;
         drop(in_flight);
         let live = match answer.map(|answer| AnswerMetadata::parse(&answer)) {
             Ok(Ok(live)) => Some(live).filter(|live| live.uid == *uid),
@@ -419,5 +458,5 @@ impl<'r, N: MemoryNote> SyncRun<'r, N> {
 /// Creates the failure of a sync that awaits something other than its [`Io`].
 fn foreign_await_error() -> SyncError {
     debug_assert!(false, "a sync awaits something other than its requests");
-    SyncError::new("bug", "the sync awaits something other than its requests")
+    SyncError::new(SyncErrorClass::Bug, "the sync awaits something other than its requests")
 }

@@ -15,7 +15,7 @@ use super::*;
 use crate::{
     api::{Api, PatchFormat},
     clock::Clock,
-    consistency::Ledger,
+    consistency::{Ledger, LedgerOwner},
     events::{EventRecorder, EventType, InvolvedObject},
     gate::{WriteGateKeeper, closed_write_gate},
     map::HashSet,
@@ -26,17 +26,10 @@ use crate::{
     selector::Selector,
 };
 
-const SETS: Resource =
-    Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
+const SETS: Resource = Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet");
 
-/// A number that a sync stores in the memory of the test controller, where the test finds it.
-#[derive(Debug)]
-struct NumberNote(u32);
-
-impl MemoryNote for NumberNote {
-    type Query = u32;
-    type NewState = u32;
-}
+/// The memory of the test controller: the numbers that syncs have stored.
+type Memory = Mutex<Vec<u32>>;
 
 /// Takes a request's method, last path segment and body, and returns the status code and the body of the answer.
 type AnswerScript = dyn Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync;
@@ -46,18 +39,23 @@ struct ScriptedWorld {
     keeper: WriteGateKeeper,
     ledger: Ledger,
     requests: Arc<Mutex<Vec<(String, Value)>>>,
+    /// Path, query and content type of each request.
+    targets: Arc<Mutex<Vec<String>>>,
     events: Arc<Mutex<Vec<String>>>,
-    notes: Mutex<Vec<u32>>,
+    memory: Memory,
     ends: Arc<Mutex<bool>>,
 }
 
 fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'static) -> ScriptedWorld {
     let script: Arc<AnswerScript> = Arc::new(script);
     let requests: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
-    let seen = Arc::clone(&requests);
+    let targets: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (seen, addressed) = (Arc::clone(&requests), Arc::clone(&targets));
     let service = tower::service_fn(move |request: HttpRequest<kube::client::Body>| {
-        let (script, seen) = (Arc::clone(&script), Arc::clone(&seen));
+        let (script, seen, addressed) = (Arc::clone(&script), Arc::clone(&seen), Arc::clone(&addressed));
         async move {
+            let content_type = request.headers().get("content-type").and_then(|value| value.to_str().ok());
+            addressed.lock().push(format!("{} {}", request.uri(), content_type.unwrap_or_default()));
             let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
             let name = path.rsplit('/').next().unwrap_or_default().to_owned();
             let bytes = request.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
@@ -88,32 +86,29 @@ fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'st
         sync_callbacks: None,
         is_shutting_down: Arc::new(move || *ended.lock()),
     };
-    ScriptedWorld { executor, keeper, ledger, requests, events, notes: Mutex::default(), ends }
+    ScriptedWorld { executor, keeper, ledger, requests, targets, events, memory: Mutex::default(), ends }
 }
 
-impl SyncSubject<NumberNote> for ScriptedWorld {
-    fn synced_object(&self) -> (InvolvedObject, Uid) {
-        (InvolvedObject::without_version(SETS, "shop", "web", Uid::new("SET")), Uid::new("SET"))
+impl SyncSubject for ScriptedWorld {
+    fn object(&self) -> InvolvedObject {
+        InvolvedObject::without_version(SETS, "shop", "web", Uid::new("SET"))
+    }
+    fn ledger_owner(&self) -> LedgerOwner {
+        LedgerOwner::Object(Uid::new("SET"))
     }
     fn child_uids(&self) -> HashSet<Uid> {
         HashSet::default()
-    }
-    fn apply_memory_note(&self, NumberNote(note): NumberNote) {
-        self.notes.lock().push(note);
-    }
-    fn observe_again(&self, question: u32) -> Option<u32> {
-        Some(question + 1)
     }
 }
 
 impl ScriptedWorld {
     async fn run(
         &self,
-        sync: impl AsyncFn(Io<'_, NumberNote>) -> Result<Requeue, SyncError>,
+        sync: impl AsyncFn(Io<'_, Memory>) -> Result<Requeue, SyncError>,
     ) -> (Result<Requeue, SyncError>, Vec<String>) {
         let forecast = forecast_sync(Timestamp::UNIX_EPOCH, &sync);
         let account = forecast.request_account.clone().unwrap();
-        let outcome = self.executor.run(self, forecast, &sync).await;
+        let outcome = self.executor.run(&self.memory, self, forecast, &sync).await;
         (outcome, account.entries().iter().map(ToString::to_string).collect())
     }
 
@@ -169,15 +164,15 @@ fn status(reason: &str, message: &str) -> Value {
 }
 
 /// Returns a sync that adopts the Pod `orphan`, creates `creates` Pods, and deletes the adopted Pod.
-fn sync(creates: usize) -> impl AsyncFn(Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
-    async move |io: Io<'_, NumberNote>| {
-        io.apply_memory_note(NumberNote(1));
+fn sync(creates: usize) -> impl AsyncFn(Io<'_, Memory>) -> Result<Requeue, SyncError> {
+    async move |io: Io<'_, Memory>| {
+        io.update_memory(|memory| memory.lock().push(1));
         let adopt = [pod("orphan")];
         let mut claim = ChildClaim::new(owner(), PODS, &adopt, &[]).send(io).await;
         if claim.has_only_conflicts() || (claim.take_claim_result().map(|()| !claim.has_adopted_all())?) {
             return Ok(Requeue::After(Duration::ZERO));
         }
-        io.apply_memory_note(NumberNote(2));
+        io.update_memory(|memory| memory.lock().push(2));
         let pod = || Request::create(PODS, &"shop".into(), &"".into(), RequestBody::default());
         let create = |_| create_pod(io, pod(), owner(), selector());
         let created = io.run_group(GroupConcurrency::SlowStart(usize::MAX), 0..creates, create).await;
@@ -215,7 +210,7 @@ async fn a_fully_granted_sync_matches_its_forecast() {
         ]
     );
     assert_eq!(world.requests(), ["GET web", "PATCH orphan", "POST pods", "POST pods", "POST pods", "DELETE orphan"]);
-    assert_eq!(*world.notes.lock(), [1, 2]);
+    assert_eq!(*world.memory.lock(), [1, 2]);
     assert_eq!(world.events.lock().last().unwrap(), "SuccessfulDelete: Deleted pod: orphan");
     assert_eq!(world.events.lock().len(), 4);
 }
@@ -316,7 +311,7 @@ async fn a_request_is_in_the_account_before_it_leaves() {
     });
     let forecast = forecast_sync(Timestamp::UNIX_EPOCH, sync(1));
     account.lock().clone_from(&forecast.request_account);
-    world.executor.run(&world, forecast, sync(1)).await.unwrap();
+    world.executor.run(&world.memory, &world, forecast, sync(1)).await.unwrap();
     assert_eq!(*seen.lock(), [1, 2, 3, 4]);
 }
 
@@ -341,7 +336,7 @@ async fn an_owner_that_was_replaced_adopts_nothing() {
     });
     let (outcome, _) = world.run(sync(1)).await;
     let failed = outcome.unwrap_err();
-    assert_eq!(failed.metric_label(), "not_ours");
+    assert_eq!(failed.class().as_str(), "not_ours");
     assert_eq!(
         failed.to_string(),
         "can't recheck DeletionTimestamp: original ReplicaSet shop/web is gone: got uid OTHER, wanted SET"
@@ -350,7 +345,7 @@ async fn an_owner_that_was_replaced_adopts_nothing() {
 }
 
 /// Releases the Pod `orphan`.
-async fn release(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
+async fn release(io: Io<'_, Memory>) -> Result<Requeue, SyncError> {
     ChildClaim::new(owner(), PODS, &[], &[pod("orphan")]).send(io).await.take_claim_result()?;
     Ok(Requeue::AfterPlannedDelay)
 }
@@ -395,14 +390,14 @@ async fn an_adopted_child_is_not_mistaken_for_the_child_of_a_lost_create() {
     world.run(sync(1)).await.0.unwrap_err();
     let behind = |children: &[&str]| {
         let children = children.iter().map(|uid| Uid::new(uid)).collect();
-        world.ledger.first_unseen_write(&Uid::new("SET"), &[], || children).map(|(behind, _)| behind.to_string())
+        world.ledger.first_unseen_write(&Uid::new("SET"), || children).map(|(behind, _)| behind.to_string())
     };
     assert!(behind(&["orphan"]).is_some_and(|behind| behind.contains("1 ")), "{:?}", behind(&["orphan"]));
     assert_eq!(behind(&["orphan", "made"]), None);
 }
 
 /// Patches the Pod `a` twice, and records the version after the first patch as an Event.
-async fn twice(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
+async fn twice(io: Io<'_, Memory>) -> Result<Requeue, SyncError> {
     let body = || io.encode_body(|| json!({"metadata": {"labels": {"a": "b"}}}));
     let request = || Request::patch(PODS, &pod("a").0, PatchFormat::Merge, body()).with_role(ObjectRole::Child);
     let version = io.send(request()).await.map(|answer| answer.metadata.version);
@@ -424,12 +419,12 @@ async fn the_second_write_of_an_object_follows_the_first() {
         world.requests.lock().iter().map(|(_, body)| body["metadata"]["resourceVersion"].clone()).collect();
     assert_eq!(versions, ["5", "6"]);
     assert_eq!(*world.events.lock(), ["Wrote: Ok(6)"]);
-    assert!(world.ledger.may_have_unseen_write(&Uid::new("SET"), PODS));
+    assert!(world.ledger.may_have_unseen_write(&Uid::new("SET"), &PODS));
 }
 
 /// Changes the controller's memory and sends nothing.
-async fn notes(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
-    io.apply_memory_note(NumberNote(4));
+async fn notes(io: Io<'_, Memory>) -> Result<Requeue, SyncError> {
+    io.update_memory(|memory| memory.lock().push(4));
     Ok(Requeue::AfterBackoff)
 }
 
@@ -439,11 +434,11 @@ fn a_forecast_without_requests_has_no_account() {
 }
 
 /// Reads the metadata of an object, pauses for 10 to 15 seconds, and observes again.
-async fn asks(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
+async fn asks(io: Io<'_, Memory>) -> Result<Requeue, SyncError> {
     let _ = io.send(Request::get_metadata(PODS, &"shop".into(), &"a".into())).await;
     io.pause_with_jitter(Duration::from_secs(10), 0.5).await;
-    if let Some(fresh) = io.observe_again(41) {
-        io.apply_memory_note(NumberNote(fresh));
+    if let Some(fresh) = io.observe_again(|_| Some(42)) {
+        io.update_memory(|memory| memory.lock().push(fresh));
     }
     Ok(Requeue::AfterPlannedDelay)
 }
@@ -455,16 +450,16 @@ async fn a_pause_is_lengthened_and_a_sync_observes_again() {
     let begun = clock.monotonic_now();
     let (_, account) = world.run(asks).await;
     assert_eq!((&*account, world.requests()), (&["read Pod a".to_owned()][..], vec!["GET a".to_owned()]));
-    assert_eq!(*world.notes.lock(), [42]);
+    assert_eq!(*world.memory.lock(), [42]);
     let took = clock.monotonic_now() - begun;
     assert!(took > Duration::from_secs(10) && took < Duration::from_secs(15), "{took:?}");
 }
 
 /// Lists objects, then patches one object three times for two different reasons.
-async fn lists_and_patches(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
+async fn lists_and_patches(io: Io<'_, Memory>) -> Result<Requeue, SyncError> {
     let list = Request::list(PODS, &"shop".into(), "labelSelector=app%3Dweb".to_owned());
     if let Ok(Some(list)) = io.send_and_decode::<Value>(list).await {
-        io.apply_memory_note(NumberNote(u32::from(list["items"].is_array())));
+        io.update_memory(|memory| memory.lock().push(u32::from(list["items"].is_array())));
     }
     for why in ["it is old", "it is large", "it is old"] {
         let _ = io
@@ -483,13 +478,13 @@ async fn equal_requests_share_a_line_with_all_reasons() {
     let (_, account) = world.run(lists_and_patches).await;
     assert_eq!(account, ["list 1 Pod", "patch Pod a (3 times): it is old; it is large"]);
     assert_eq!(world.requests(), ["GET pods", "PATCH a", "PATCH a", "PATCH a"]);
-    assert_eq!(*world.notes.lock(), [1]);
+    assert_eq!(*world.memory.lock(), [1]);
 }
 
 #[test]
 fn created_objects_are_named_by_the_kind_in_the_request() {
     let create = |kind| Request::create(PODS, &"shop".into(), &"".into(), RequestBody::default()).with_kind(kind);
-    let forecast = forecast_sync(Timestamp::UNIX_EPOCH, async |io: Io<'_, NumberNote>| {
+    let forecast = forecast_sync(Timestamp::UNIX_EPOCH, async |io: Io<'_, Memory>| {
         for kind in ["IPv4 Pod", "IPv6 Pod", "IPv4 Pod"] {
             let _ = io.send(create(kind)).await;
         }
@@ -506,7 +501,7 @@ async fn a_deletion_is_awaited_once_the_server_confirms_it() {
             200 => (code, object(name, 7)),
             _ => (code, status(reason, "refused")),
         });
-        let delete = async |io: Io<'_, NumberNote>| {
+        let delete = async |io: Io<'_, Memory>| {
             let _ = io.send(Request::delete(PODS, &pod("a").0).with_role(ObjectRole::AwaitedObject)).await;
             Ok(Requeue::AfterPlannedDelay)
         };
@@ -516,42 +511,41 @@ async fn a_deletion_is_awaited_once_the_server_confirms_it() {
 }
 
 /// A subject that panics when the executor reads its object or its children.
-struct Nameless(Mutex<Vec<u32>>);
+struct Nameless;
 
-impl SyncSubject<NumberNote> for Nameless {
-    fn synced_object(&self) -> (InvolvedObject, Uid) {
+impl SyncSubject for Nameless {
+    fn object(&self) -> InvolvedObject {
         panic!("the object must not be read")
+    }
+    fn ledger_owner(&self) -> LedgerOwner {
+        panic!("the owner must not be read")
     }
     fn child_uids(&self) -> HashSet<Uid> {
         panic!("the children must not be read")
-    }
-    fn apply_memory_note(&self, NumberNote(note): NumberNote) {
-        self.0.lock().push(note);
-    }
-    fn observe_again(&self, question: u32) -> Option<u32> {
-        Some(question)
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sync_that_changes_only_memory_does_not_name_its_object() {
-    let (world, nameless) = (world(granting), Nameless(Mutex::default()));
+    let world = world(granting);
     let forecast = forecast_sync(Timestamp::UNIX_EPOCH, notes);
-    assert_eq!(world.executor.run(&nameless, forecast, notes).await.unwrap(), Requeue::AfterBackoff);
-    assert_eq!(*nameless.0.lock(), [4]);
+    assert_eq!(*world.memory.lock(), [0; 0], "a forecast changes nothing");
+    let outcome = world.executor.run(&world.memory, &Nameless, forecast, notes).await;
+    assert_eq!(outcome.unwrap(), Requeue::AfterBackoff);
+    assert_eq!(*world.memory.lock(), [4]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_more_members_than_permitted_are_in_flight() {
     let world = world(granting);
-    let patch = async |io: Io<'_, NumberNote>, name| {
+    let patch = async |io: Io<'_, Memory>, name| {
         let answer = io.send(Request::patch(PODS, &pod(name).0, PatchFormat::Merge, RequestBody::default())).await;
         io.pause(Duration::from_secs(1)).await;
         answer
     };
     let clock = world.executor.api.clock();
     let begun = clock.monotonic_now();
-    let group = async |io: Io<'_, NumberNote>| {
+    let group = async |io: Io<'_, Memory>| {
         io.run_group(GroupConcurrency::LimitedConcurrent(2), ["a", "b", "c"], |name| patch(io, name)).await;
         Ok(Requeue::AfterPlannedDelay)
     };
@@ -565,12 +559,48 @@ async fn no_more_members_than_permitted_are_in_flight() {
 #[should_panic(expected = "awaits something other")]
 async fn a_sync_that_awaits_anything_but_io_is_a_bug() {
     let world = world(granting);
-    let foreign = async |io: Io<'_, NumberNote>| {
+    let foreign = async |io: Io<'_, Memory>| {
         let _ = io.send(Request::get(PODS, &"shop".into(), &"a".into())).await;
-        if io.observe_again(1).is_some() {
+        if io.observe_again(|_| Some(())).is_some() {
             std::future::pending::<()>().await;
         }
         Ok(Requeue::AfterPlannedDelay)
     };
     let _ = world.run(foreign).await;
+}
+
+/// Sends each kind of request that addresses no single object with a path of its resource.
+async fn addresses(io: Io<'_, Memory>) -> Result<Requeue, SyncError> {
+    let (shop, web) = (&"shop".into(), &Arc::from("web"));
+    let body = || io.encode_body(|| json!({"kind": "Pod"}));
+    for request in [
+        Request::delete_collection(PODS, shop, "labelSelector=app%3Dweb".to_owned()),
+        Request::apply(PODS, shop, web, "my-loop", body()),
+        Request::create(PODS, shop, web, body()).with_subresource("eviction"),
+        Request::get(SETS, shop, web).with_subresource("scale"),
+        Request::get_path("/apis/metrics.k8s.io/v1beta1/pods?limit=5".to_owned(), PODS, web),
+    ] {
+        io.send(request).await.map_err(|refusal| SyncError::from_refusal("", &refusal))?;
+    }
+    Ok(Requeue::AfterPlannedDelay)
+}
+
+#[tokio::test(start_paused = true)]
+async fn collections_subresources_and_paths_are_addressed() {
+    let world = world(granting);
+    let (outcome, account) = world.run(addresses).await;
+    outcome.unwrap();
+    let wanted = ["delete all 1 Pod", "apply Pod web", "create Pod web", "read ReplicaSet web", "read Pod web"];
+    assert_eq!(account, wanted);
+    let pods = "/api/v1/namespaces/shop/pods";
+    assert_eq!(
+        *world.targets.lock(),
+        [
+            format!("{pods}?labelSelector=app%3Dweb "),
+            format!("{pods}/web?fieldManager=my-loop&force=true application/apply-patch+yaml"),
+            format!("{pods}/web/eviction?fieldManager=kube-controller-manager application/json"),
+            "/apis/apps/v1/namespaces/shop/replicasets/web/scale ".to_owned(),
+            "/apis/metrics.k8s.io/v1beta1/pods?limit=5 ".to_owned(),
+        ]
+    );
 }

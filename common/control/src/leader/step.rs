@@ -144,23 +144,23 @@ impl CandidateMemory {
     }
 
     /// Begins a term: computes the term from the Lease before the take-over, and writes its annotations into the new Lease.
-    fn start_term(&mut self, found: &LeaseAnnotations, record: &LeaseRecord, lease: &mut LeaseObject) {
+    fn start_term(&mut self, annotations: &LeaseAnnotations, record: &LeaseRecord, lease: &mut LeaseObject) {
         let Some(probation) = &self.probation else { return };
-        let accession = found.next_term(&probation.version, record);
-        probation::write_failed_versions(lease, &accession.failed_versions);
-        self.term = Some(accession.term);
-        self.newly_failed_version = accession.newly_failed_version;
+        let new_term = annotations.next_term(&probation.version, record);
+        probation::write_failed_versions(lease, &new_term.failed_versions);
+        self.term = Some(new_term.term);
+        self.newly_failed_version = new_term.newly_failed_version;
         self.write_term(lease);
     }
 
     /// Returns the Lease with this standby's request in the annotations; `None` if the standby may not ask for the Lease.
-    fn lease_with_request(&self, lease: &LeaseObject, found: &LeaseAnnotations) -> Option<LeaseObject> {
+    fn lease_with_request(&self, lease: &LeaseObject, annotations: &LeaseAnnotations) -> Option<LeaseObject> {
         let probation =
-            self.probation.as_ref().filter(|_| self.has_filled_caches && found.requesting_standby.is_none())?;
-        let mut question = lease.clone();
-        let applicant = RequestingStandby { identity: self.identity.clone(), version: probation.version.clone() };
-        probation::write_standby_request(&mut question, &applicant);
-        found.version_standing(&probation.version).may_ask_for_lease().then_some(question)
+            self.probation.as_ref().filter(|_| self.has_filled_caches && annotations.requesting_standby.is_none())?;
+        let mut request = lease.clone();
+        let standby = RequestingStandby { identity: self.identity.clone(), version: probation.version.clone() };
+        probation::write_standby_request(&mut request, &standby);
+        annotations.version_standing(&probation.version).may_ask_for_lease().then_some(request)
     }
 }
 
@@ -233,8 +233,8 @@ enum ExpectedReply {
 }
 
 impl ElectionAttempt {
-    fn waiting_for(waiting_for: ExpectedReply) -> Self {
-        Self { expected_reply: waiting_for, took_slow_path: false, has_write_failed: false }
+    fn waiting_for(expected_reply: ExpectedReply) -> Self {
+        Self { expected_reply, took_slow_path: false, has_write_failed: false }
     }
 
     /// Begins an attempt: a holder renews the remembered Lease, and every other candidate reads the Lease.
@@ -401,26 +401,27 @@ pub(super) fn write_deadline(sent: Instant, suspended: Duration, renew_deadline:
 
 /// Returns the released Lease with the versions that its holder wrote; `None` if this candidate is not the holder.
 ///
-/// With a probation, the Lease is reserved for `heir`; if `heir` is `None`, for a standby that has asked meanwhile.
+/// With a probation, the Lease is reserved for `chosen_standby`, or without it for a standby that has asked meanwhile.
 pub(super) fn released_lease(
     lease: &LeaseObject,
     memory: &CandidateMemory,
     now: Timestamp,
-    left: Option<&WrittenVersions>,
-    heir: Option<&RequestingStandby>,
+    written_versions: Option<&WrittenVersions>,
+    chosen_standby: Option<&RequestingStandby>,
 ) -> Option<LeaseObject> {
     if lease.record.holder_identity != memory.identity {
         return None;
     }
     let mut released = lease.clone();
     released.record = LeaseRecord::released(now, lease.record.transition_count);
-    if let Some(left) = left {
+    if let Some(written_versions) = written_versions {
         let annotations = released.metadata.entry("annotations").or_insert_with(|| json!({}));
-        annotations[succession::WRITTEN_VERSIONS_ANNOTATION] = json!(left.to_annotation(lease.record.transition_count));
+        annotations[succession::WRITTEN_VERSIONS_ANNOTATION] =
+            json!(written_versions.to_annotation(lease.record.transition_count));
     }
     if memory.probation.is_some() {
-        let found = LeaseAnnotations::from_lease(lease);
-        probation::write_reservation(&mut released, heir.or(found.permitted_standby()));
+        let lease_annotations = LeaseAnnotations::from_lease(lease);
+        probation::write_reservation(&mut released, chosen_standby.or(lease_annotations.permitted_standby()));
     }
     Some(released)
 }

@@ -354,7 +354,7 @@ async fn the_versions_that_a_leader_wrote_are_left_to_its_successor_only() {
     let b = candidate(&server, 1, 0);
     wait_open(&b).await;
     assert_eq!(
-        b.gate.wait_until_open().await.versions_written_by_predecessor.unwrap().newest_written_version(LEASES),
+        b.gate.wait_until_open().await.versions_written_by_predecessor.unwrap().newest_written_version(&LEASES),
         ResourceVersion::parse("7")
     );
     assert_eq!(note(&server.lease()), None, "the successor of a crashed leader must not read it");

@@ -48,12 +48,12 @@ impl LeaseWatch {
     }
 }
 
-async fn watch_lease(api: Api, settings: ElectionSettings, seen: Arc<LeaseObservations>) {
+async fn watch_lease(api: Api, settings: ElectionSettings, observations: Arc<LeaseObservations>) {
     let clock: Clock = api.clock().clone();
     // Whether the Lease was available at the last event. Only a change to available is reported.
     let mut free = None;
     loop {
-        let pause = match watch_lease_once(&api, &settings, &seen, &mut free).await {
+        let pause = match watch_lease_once(&api, &settings, &observations, &mut free).await {
             Ok(()) => PAUSE_AFTER_WATCH,
             Err(error) => {
                 tracing::debug!(err = %error, "Cannot watch the lease, polling it");
@@ -68,13 +68,13 @@ async fn watch_lease(api: Api, settings: ElectionSettings, seen: Arc<LeaseObserv
 async fn watch_lease_once(
     api: &Api,
     settings: &ElectionSettings,
-    seen: &LeaseObservations,
+    observations: &LeaseObservations,
     free: &mut Option<bool>,
 ) -> Result<(), Error> {
     let timeout = api.clock().jitter(WATCH_DURATION, 1.0).as_secs();
     // Without a `resourceVersion` the watch begins with the current Lease.
     let query = format!("watch=true&fieldSelector=metadata.name%3D{}&timeoutSeconds={timeout}", settings.name);
-    let mut lines = api.watch(LEASES, &settings.namespace, &query, "application/json").await?;
+    let mut lines = api.watch(&LEASES, &settings.namespace, &query, "application/json").await?;
     while let Some(line) = lines.next_frame().await? {
         let event: Value = serde_json::from_slice(&line)?;
         let spec = &event["object"]["spec"];
@@ -84,7 +84,7 @@ async fn watch_lease_once(
                 let is_led = !holder.is_empty() && holder != HAND_OVER_HOLDER_IDENTITY;
                 let stated = Duration::from_secs(spec["leaseDurationSeconds"].as_u64().unwrap_or_default());
                 let duration = stated.max(settings.lease_duration);
-                *seen.deleted_lease_expires_at.lock() = is_led.then(|| api.clock().monotonic_now() + duration);
+                *observations.deleted_lease_expires_at.lock() = is_led.then(|| api.clock().monotonic_now() + duration);
                 !is_led
             }
             Some("ADDED" | "MODIFIED") => holder.is_empty(),
@@ -94,10 +94,10 @@ async fn watch_lease_once(
             _ => continue,
         };
         if now_free && *free != Some(true) {
-            seen.lease_available_notify.notify_one();
+            observations.lease_available_notify.notify_one();
         }
         if event["object"]["metadata"]["annotations"][probation::REQUESTING_STANDBY_ANNOTATION].is_string() {
-            seen.standby_asked_notify.notify_one();
+            observations.standby_asked_notify.notify_one();
         }
         *free = Some(now_free);
     }

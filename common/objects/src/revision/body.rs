@@ -57,7 +57,7 @@ impl NewRevision<'_> {
         labels.insert(self.hash_label.0.to_owned(), self.hash_label.1.into());
         serde_json::value::to_raw_value(&Body {
             api_version: CONTROLLER_REVISIONS.api_version(),
-            kind: CONTROLLER_REVISIONS.kind,
+            kind: CONTROLLER_REVISIONS.kind(),
             metadata: Metadata {
                 name: self.name,
                 labels,

@@ -326,8 +326,8 @@ impl<'de> Items<'_, 'de> {
         }
     }
 
-    fn value(&self, datum: WireValue<'de>) -> EncodedValue<'de> {
-        EncodedValue { datum, shape: self.field.value_type, name: self.field.name }
+    fn value(&self, wire_value: WireValue<'de>) -> EncodedValue<'de> {
+        EncodedValue { datum: wire_value, shape: self.field.value_type, name: self.field.name }
     }
 }
 

@@ -84,57 +84,27 @@ pub enum ZeroMeaning {
 }
 
 /// Creates a single field that JSON always contains.
-pub(super) const fn field_always_in_json(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
-    FieldSchema {
-        number,
-        name,
-        cardinality: Cardinality::One,
-        value_type: shape,
-        zero_meaning: ZeroMeaning::WrittenInJson,
-    }
+pub(super) const fn field_always_in_json(number: u32, name: &'static str, value_type: ValueType) -> FieldSchema {
+    FieldSchema { number, name, cardinality: Cardinality::One, value_type, zero_meaning: ZeroMeaning::WrittenInJson }
 }
 
 /// Creates a single field that JSON omits if it has the zero value.
-pub(super) const fn omitempty_field(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
-    FieldSchema {
-        number,
-        name,
-        cardinality: Cardinality::One,
-        value_type: shape,
-        zero_meaning: ZeroMeaning::OmittedInJson,
-    }
+pub(super) const fn omitempty_field(number: u32, name: &'static str, value_type: ValueType) -> FieldSchema {
+    FieldSchema { number, name, cardinality: Cardinality::One, value_type, zero_meaning: ZeroMeaning::OmittedInJson }
 }
 
 /// Creates a single field that JSON contains only if it was set.
-pub(super) const fn optional_field(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
-    FieldSchema {
-        number,
-        name,
-        cardinality: Cardinality::One,
-        value_type: shape,
-        zero_meaning: ZeroMeaning::PresentIfSet,
-    }
+pub(super) const fn optional_field(number: u32, name: &'static str, value_type: ValueType) -> FieldSchema {
+    FieldSchema { number, name, cardinality: Cardinality::One, value_type, zero_meaning: ZeroMeaning::PresentIfSet }
 }
 
-pub(super) const fn list_field(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
-    FieldSchema {
-        number,
-        name,
-        cardinality: Cardinality::Many,
-        value_type: shape,
-        zero_meaning: ZeroMeaning::PresentIfSet,
-    }
+pub(super) const fn list_field(number: u32, name: &'static str, value_type: ValueType) -> FieldSchema {
+    FieldSchema { number, name, cardinality: Cardinality::Many, value_type, zero_meaning: ZeroMeaning::PresentIfSet }
 }
 
 /// Creates a field with a map from strings to values.
-pub(super) const fn map_field(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
-    FieldSchema {
-        number,
-        name,
-        cardinality: Cardinality::Keyed,
-        value_type: shape,
-        zero_meaning: ZeroMeaning::PresentIfSet,
-    }
+pub(super) const fn map_field(number: u32, name: &'static str, value_type: ValueType) -> FieldSchema {
+    FieldSchema { number, name, cardinality: Cardinality::Keyed, value_type, zero_meaning: ZeroMeaning::PresentIfSet }
 }
 
 /// Creates a field that no projection reads.

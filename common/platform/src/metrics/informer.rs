@@ -21,8 +21,8 @@ pub struct InformerMetrics {
 }
 
 impl InformerMetrics {
-    pub(super) fn new(metrics: &Metrics, resource: Resource) -> Self {
-        let labels = &[resource.group, NAME, resource.plural, resource.version];
+    pub(super) fn new(metrics: &Metrics, resource: &Resource) -> Self {
+        let labels = &[resource.group(), NAME, resource.plural(), resource.version()];
         let gauge = |name, help| metrics.gauge(name, Alpha, help, LABELS).with_label_values(labels);
         let latency = "Time taken to process events after popping from the queue.";
         Self {
@@ -38,7 +38,7 @@ impl InformerMetrics {
     }
 
     /// Creates metrics that no endpoint serves.
-    pub fn unserved(resource: Resource) -> Self {
+    pub fn unserved(resource: &Resource) -> Self {
         Self::new(&Metrics::new(), resource)
     }
 
@@ -72,10 +72,10 @@ impl HiddenObjectMetrics {
         let objects = "Objects that lack the label by which they are watched and that may still exist";
         let reads = "Reads of objects that the watch does not show, by result: gone, hidden, visible, foreign or error";
         Self {
-            resource,
             objects: metrics
                 .gauge("nonet_informer_hidden_objects", Alpha, objects, &["group", "resource"])
-                .with_label_values(&[resource.group, resource.plural]),
+                .with_label_values(&[resource.group(), resource.plural()]),
+            resource,
             reads: metrics.counter("nonet_informer_hidden_reads_total", Alpha, reads, &["group", "resource", "result"]),
         }
     }
@@ -87,6 +87,6 @@ impl HiddenObjectMetrics {
 
     /// Counts a read of an object that the watch does not show; `result` is the value of the last label.
     pub fn count_hidden_object_read(&self, result: &'static str) {
-        self.reads.with_label_values(&[self.resource.group, self.resource.plural, result]).inc();
+        self.reads.with_label_values(&[self.resource.group(), self.resource.plural(), result]).inc();
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     leader::{self, Election, ElectionOutcome},
     metrics::{Counter, Metrics, Stability},
     pace::Pace,
-    runtime::{LoopContext, LoopDefinition, RunningLoop, SharedValues},
+    runtime::{LoopContext, LoopDefinition, LoopParts, RunningLoop, SharedValues},
     second_writer::{SecondWriterWatch, WriteSampler},
     settings::OperatorSettings,
     succession::WriteLog,
@@ -167,39 +167,41 @@ impl fmt::Debug for RunningLoops {
 /// Starts the control loops, their leader election and the watch for second writers as tasks.
 ///
 /// The function must be called inside a tokio runtime.
-pub fn start_loops(parts: StartParameters) -> RunningLoops {
-    let shadow = parts.settings.is_shadow();
+pub fn start_loops(parameters: StartParameters) -> RunningLoops {
+    let shadow = parameters.settings.is_shadow();
     // In shadow mode the gate stays closed, so that even a loop that ignores the mode cannot write.
-    let leadership = if shadow { LeadershipMode::Never } else { parts.leadership };
-    let (keeper, gate, writes) = leadership.gate_and_writes(&parts.clock);
-    let requests = Arc::new(RequestMetrics::new(&parts.metrics, &parts.metrics_host_label));
+    let leadership = if shadow { LeadershipMode::Never } else { parameters.leadership };
+    let (keeper, gate, writes) = leadership.gate_and_writes(&parameters.clock);
+    let requests = Arc::new(RequestMetrics::new(&parameters.metrics, &parameters.metrics_host_label));
     let history = ServerHistory::default();
     let api = |client: &kube::Client, name: &str, gate: &WriteGate| {
-        Api::new(client.clone(), parts.clock.clone(), gate.clone(), &client::user_agent(name))
+        Api::new(client.clone(), parameters.clock.clone(), gate.clone(), &client::user_agent(name))
             .with_request_callbacks(Arc::<RequestMetrics>::clone(&requests))
-            .with_pace(parts.pace.clone())
-            .with_preferred_format(parts.preferred_response_format)
+            .with_pace(parameters.pace.clone())
+            .with_preferred_format(parameters.preferred_response_format)
             .with_history(history.clone())
     };
-    let sender = (!shadow)
-        .then(|| EventSender::start(api(&parts.client, parts.election_event_component, &gate), &parts.metrics));
+    let sender = (!shadow).then(|| {
+        EventSender::start(api(&parameters.client, parameters.election_event_component, &gate), &parameters.metrics)
+    });
     let recorder = |component, client| match &sender {
         Some(sender) => sender.recorder_for_loop(ReportingLoop { component, client_name: client }),
-        None => EventRecorder::discarding_events(component, parts.clock.clone()),
+        None => EventRecorder::discarding_events(component, parameters.clock.clone()),
     };
     let loops = StartedLoops::default();
     let election = match leadership {
         LeadershipMode::Elected(settings) => {
-            let (always, open) = gate::closed_write_gate(parts.clock.clone());
+            let (always, open) = gate::closed_write_gate(parameters.clock.clone());
             always.open_without_deadline();
-            let api = api(&parts.lease_client, "leader-election", &open);
-            let recorder = recorder(parts.election_event_component, parts.election_event_component);
-            let election = Election::new(settings, api, Arc::clone(&keeper), writes.clone(), recorder, &parts.metrics)
-                .ask_for_lease_only_if_caches_filled(caches_filled_check(
-                    &loops,
-                    parts.loops.len(),
-                    parts.is_standby_warm,
-                ));
+            let api = api(&parameters.lease_client, "leader-election", &open);
+            let recorder = recorder(parameters.election_event_component, parameters.election_event_component);
+            let election =
+                Election::new(settings, api, Arc::clone(&keeper), writes.clone(), recorder, &parameters.metrics)
+                    .ask_for_lease_only_if_caches_filled(caches_filled_check(
+                        &loops,
+                        parameters.loops.len(),
+                        parameters.is_standby_warm,
+                    ));
             let (stop, status, question) =
                 (election.stop_handle(), election.status(), election.standby_request_receiver());
             Some(RunningElection { stop, status, question, task: tokio::spawn(election.run()), _always: always })
@@ -210,40 +212,42 @@ pub fn start_loops(parts: StartParameters) -> RunningLoops {
         }
         LeadershipMode::Never | LeadershipMode::SetByCaller { .. } => None,
     };
-    let sampler = (!shadow && !parts.second_writer_search_period.is_zero())
-        .then(|| WriteSampler::new(parts.clock.clone(), writes.clone(), parts.loops.iter().map(|l| l.owned_writes)));
+    let sampler = (!shadow && !parameters.second_writer_search_period.is_zero()).then(|| {
+        WriteSampler::new(parameters.clock.clone(), writes.clone(), parameters.loops.iter().map(|l| l.owned_writes))
+    });
     let mut tasks = JoinSet::new();
     if let Some(sampler) = &sampler {
         let watch = SecondWriterWatch {
-            api: api(&parts.client, "second-writer-watch", &gate),
+            api: api(&parameters.client, "second-writer-watch", &gate),
             gate: gate.clone(),
             election_status: election.as_ref().map(|election| election.status.clone()),
-            event_recorder: recorder(parts.election_event_component, parts.election_event_component),
+            event_recorder: recorder(parameters.election_event_component, parameters.election_event_component),
             sent_events: sender.as_ref().map(EventSender::sent_event_names).unwrap_or_default(),
             write_sampler: Arc::clone(sampler),
-            loops: parts.loops.clone(),
-            search_period: parts.second_writer_search_period,
+            loops: parameters.loops.clone(),
+            search_period: parameters.second_writer_search_period,
         };
-        tasks.spawn(watch.run(parts.metrics.clone()));
+        tasks.spawn(watch.run(parameters.metrics.clone()));
     }
     let shared = SharedValues::default();
-    let starts: Vec<_> = parts
+    let starts: Vec<_> = parameters
         .loops
         .iter()
         .map(|definition| {
-            let rate = parts.qps_and_burst_per_loop.and_then(|(qps, burst)| Throttle::new(qps, burst));
+            let rate = parameters.qps_and_burst_per_loop.and_then(|(qps, burst)| Throttle::new(qps, burst));
             let context = LoopContext {
-                api: api(&parts.client, definition.user_agent_suffix, &gate)
+                api: api(&parameters.client, definition.user_agent_suffix, &gate)
                     .with_throttle(rate)
                     .with_write_log(writes.clone()),
-                clock: parts.clock.clone(),
+                clock: parameters.clock.clone(),
                 write_gate: gate.clone(),
-                settings: Arc::clone(&parts.settings),
-                metrics: parts.metrics.clone(),
+                settings: Arc::clone(&parameters.settings),
+                metrics: parameters.metrics.clone(),
                 recorder: recorder(definition.event_component, definition.user_agent_suffix),
-                sync_callbacks: parts.sync_callbacks.clone(),
+                sync_callbacks: parameters.sync_callbacks.clone(),
                 write_sampler: sampler.clone(),
                 shared_values: shared.clone(),
+                parts: LoopParts::default(),
             };
             (*definition, context)
         })
@@ -251,17 +255,17 @@ pub fn start_loops(parts: StartParameters) -> RunningLoops {
     let starter = LoopStarter {
         starts,
         loops: Arc::clone(&loops),
-        on_loop_started: Arc::clone(&parts.on_loop_started),
+        on_loop_started: Arc::clone(&parameters.on_loop_started),
         keeper: Arc::clone(&keeper),
-        restarts_total: restarts_counter(&parts.metrics),
+        restarts_total: restarts_counter(&parameters.metrics),
     };
     let reports = history.subscribe();
-    let cold = !parts.is_standby_warm && !shadow;
-    let is_immediate = parts.loop_start_interval.is_zero() && !cold;
+    let cold = !parameters.is_standby_warm && !shadow;
+    let is_immediate = parameters.loop_start_interval.is_zero() && !cold;
     if is_immediate {
         starter.start_all();
     }
-    let (clock, gate_of_start, interval) = (parts.clock.clone(), gate.clone(), parts.loop_start_interval);
+    let (clock, gate_of_start, interval) = (parameters.clock.clone(), gate.clone(), parameters.loop_start_interval);
     tasks.spawn(async move {
         if cold {
             gate_of_start.wait_until_open().await;
@@ -274,7 +278,7 @@ pub fn start_loops(parts: StartParameters) -> RunningLoops {
         }
         starter.restart_after_lost_changes(reports).await;
     });
-    RunningLoops { keeper, gate, metrics: parts.metrics, loops, sender, election, tasks }
+    RunningLoops { keeper, gate, metrics: parameters.metrics, loops, sender, election, tasks }
 }
 
 /// Starts the loops of a process, and starts them again when the API server has lost changes.
@@ -289,7 +293,7 @@ struct LoopStarter {
 impl LoopStarter {
     fn start(&self, definition: &LoopDefinition, context: LoopContext) {
         tracing::debug!(v = 1, logger = definition.name, "Starting controller");
-        let running = (definition.start_loop)(context);
+        let running = (definition.start_loop)(LoopContext { parts: LoopParts::default(), ..context });
         (self.on_loop_started)(definition.name, &running);
         self.loops.lock().push((definition.name, running));
     }

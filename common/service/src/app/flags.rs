@@ -324,20 +324,21 @@ pub fn parse_command_line(
 
 fn options(
     definition: &ProgramDefinition,
-    given: &FlagValues<'_>,
+    values: &FlagValues<'_>,
     identity: impl FnOnce() -> String,
 ) -> Result<ProgramOptions, String> {
-    let mut warnings: Vec<String> = accepted::warning_for_flags_without_effect(definition, given).into_iter().collect();
-    let shadow: bool = given.get("shadow");
+    let mut warnings: Vec<String> =
+        accepted::warning_for_flags_without_effect(definition, values).into_iter().collect();
+    let shadow: bool = values.get("shadow");
     let mut settings = OperatorSettings::new().with_shadow_mode(shadow);
     for workers in definition.workers_flags {
-        let given: i64 = given.get(workers.name);
-        ranges::check_range(workers.name, given)?;
+        let count: i64 = values.get(workers.name);
+        ranges::check_range(workers.name, count)?;
         // A negative number counts as 0 workers. As in upstream, some flags allow 0.
-        let wanted = usize::try_from(given).unwrap_or(0);
+        let wanted = usize::try_from(count).unwrap_or(0);
         if wanted < workers.min_worker_count {
             return Err(format!(
-                "{} must be greater than {}, but got {given}",
+                "{} must be greater than {}, but got {count}",
                 workers.name,
                 workers.min_worker_count - 1
             ));
@@ -345,7 +346,7 @@ fn options(
         settings = settings.with_worker_count(workers.name, wanted);
     }
     for tune in definition.all_value_flags() {
-        let text: String = given.get(tune.name);
+        let text: String = values.get(tune.name);
         if let Ok(number) = text.parse() {
             ranges::check_range(tune.name, number)?;
         }
@@ -355,48 +356,48 @@ fn options(
     }
     settings = values::parse_feature_gates(
         &definition.all_feature_gates(),
-        &given.all("feature-gates"),
+        &values.all("feature-gates"),
         settings,
         &mut warnings,
     )?;
-    settings = values::parse_tunables(&definition.all_tunables(), &given.all("tune"), settings)?;
-    let is_json = given.get::<String>("logging-format") == "json";
-    let is_candidate = given.get("leader-elect") && !shadow;
+    settings = values::parse_tunables(&definition.all_tunables(), &values.all("tune"), settings)?;
+    let is_json = values.get::<String>("logging-format") == "json";
+    let is_candidate = values.get("leader-elect") && !shadow;
     Ok(ProgramOptions {
-        server_settings: serving::read_server_settings(given, definition.name, &mut warnings)?,
+        server_settings: serving::read_server_settings(values, definition.name, &mut warnings)?,
         api_server_options: client::ApiServerOptions {
-            kubeconfig: given.path("kubeconfig"),
-            master: given.option("master").filter(|master: &String| !master.is_empty()),
+            kubeconfig: values.path("kubeconfig"),
+            master: values.option("master").filter(|master: &String| !master.is_empty()),
         },
-        qps_and_burst_per_loop: rate(given)?,
-        preferred_response_format: WireFormat::from_media_type(&given.get::<String>("kube-api-content-type"))
+        qps_and_burst_per_loop: rate(values)?,
+        preferred_response_format: WireFormat::from_media_type(&values.get::<String>("kube-api-content-type"))
             .unwrap_or_default(),
-        election_settings: is_candidate.then(|| election(definition, given, identity)).transpose()?,
-        review_options: serving::read_review_options(given),
-        metric_limits: counting::read_metric_limits(given)?,
-        allow_metric_labels_manifest: given.path("allow-metric-labels-manifest"),
-        authentication_kubeconfig: given.path("authentication-kubeconfig"),
-        authorization_kubeconfig: given.path("authorization-kubeconfig"),
-        allows_unauthenticated_access: given.get("insecure-debug"),
-        loops: values::choose_loops(definition.loops, &given.all("controllers"))?,
+        election_settings: is_candidate.then(|| election(definition, values, identity)).transpose()?,
+        review_options: serving::read_review_options(values),
+        metric_limits: counting::read_metric_limits(values)?,
+        allow_metric_labels_manifest: values.path("allow-metric-labels-manifest"),
+        authentication_kubeconfig: values.path("authentication-kubeconfig"),
+        authorization_kubeconfig: values.path("authorization-kubeconfig"),
+        allows_unauthenticated_access: values.get("insecure-debug"),
+        loops: values::choose_loops(definition.loops, &values.all("controllers"))?,
         settings,
-        loop_start_interval: given.get("controller-start-interval"),
-        shutdown_timeout: given.get("controller-shutdown-timeout"),
-        is_standby_warm: given.get("standby-warm"),
-        worker_threads: given.get::<u16>("threads").into(),
+        loop_start_interval: values.get("controller-start-interval"),
+        shutdown_timeout: values.get("controller-shutdown-timeout"),
+        is_standby_warm: values.get("standby-warm"),
+        worker_threads: values.get::<u16>("threads").into(),
         log_settings: logging::LogSettings {
             format: if is_json { logging::LogFormat::Json } else { logging::LogFormat::Text },
-            verbosity: given.get("v"),
-            module_verbosities: given.get("vmodule"),
+            verbosity: values.get("v"),
+            module_verbosities: values.get("vmodule"),
         },
         command_line_warnings: warnings,
-        all_flag_values: given.sorted_texts(),
+        all_flag_values: values.sorted_texts(),
     })
 }
 
-fn rate(given: &FlagValues<'_>) -> Result<Option<(f64, u32)>, String> {
-    let qps: f64 = given.get("kube-api-qps");
-    let burst: i64 = given.get("kube-api-burst");
+fn rate(values: &FlagValues<'_>) -> Result<Option<(f64, u32)>, String> {
+    let qps: f64 = values.get("kube-api-qps");
+    let burst: i64 = values.get("kube-api-burst");
     if !qps.is_finite() {
         return Err(format!("--kube-api-qps must be a number, but is {qps}"));
     }
@@ -411,15 +412,15 @@ fn rate(given: &FlagValues<'_>) -> Result<Option<(f64, u32)>, String> {
 
 fn election(
     definition: &ProgramDefinition,
-    given: &FlagValues<'_>,
+    values: &FlagValues<'_>,
     identity: impl FnOnce() -> String,
 ) -> Result<leader::ElectionSettings, String> {
-    let kind: String = given.get("leader-elect-resource-lock");
+    let kind: String = values.get("leader-elect-resource-lock");
     if kind != "leases" {
         return Err(format!("--leader-elect-resource-lock must be \"leases\", but is {kind:?}"));
     }
-    let name: String = given.get("leader-elect-resource-name");
-    let namespace: String = given.get("leader-elect-resource-namespace");
+    let name: String = values.get("leader-elect-resource-name");
+    let namespace: String = values.get("leader-elect-resource-namespace");
     for (flag, value) in [("name", &name), ("namespace", &namespace)] {
         let is_valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
         if value.is_empty() || !value.bytes().all(is_valid) {
@@ -432,11 +433,11 @@ fn election(
     // The version in the Lease includes the commit, so that two builds of one version differ.
     let version = format!("{}+{}", definition.version, version::KUBERNETES_VERSION.commit);
     let settings = leader::ElectionSettings {
-        lease_duration: given.get("leader-elect-lease-duration"),
-        renew_deadline: given.get("leader-elect-renew-deadline"),
-        retry_period: given.get("leader-elect-retry-period"),
-        leads_without_release: given.get("lead-without-release"),
-        probation: given
+        lease_duration: values.get("leader-elect-lease-duration"),
+        renew_deadline: values.get("leader-elect-renew-deadline"),
+        retry_period: values.get("leader-elect-retry-period"),
+        leads_without_release: values.get("lead-without-release"),
+        probation: values
             .option("probation")
             .filter(|time: &Duration| !time.is_zero())
             .map(|time| ProbationSettings { version, probation_time: time }),

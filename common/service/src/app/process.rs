@@ -110,15 +110,15 @@ pub(super) async fn run(
     options: ProgramOptions,
     clock: Clock,
     pace: Pace,
-    log: logging::VerbosityHandle,
+    verbosity: logging::VerbosityHandle,
 ) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut signals = Signals::new().map_err(|error| format!("cannot register handlers for signals: {error}"))?;
-    let connections = ReloadingClients::load(&options.api_server_options).await?;
+    let clients = ReloadingClients::load(&options.api_server_options).await?;
     // The leader election has separate connections, so that a burst of writes cannot delay a renewal of the Lease.
     let lease_timeout =
         options.election_settings.as_ref().map(leader::ElectionSettings::request_timeout).unwrap_or_default();
-    let client = connections.build_client()?;
-    let lease_client = connections.build_leader_election_client(lease_timeout)?;
+    let client = clients.build_client()?;
+    let lease_client = clients.build_leader_election_client(lease_timeout)?;
     let ProgramDefinition { name, version, .. } = definition;
     let v = version::KUBERNETES_VERSION;
     tracing::info!(version, kubernetes = v.git_version, commit = v.commit, "Starting {name}");
@@ -129,15 +129,15 @@ pub(super) async fn run(
         tracing::warn!("{warning}");
     }
     let metrics = build_metrics(definition, &options, &clock)?;
-    register_certificate_expiry(&metrics, &connections);
+    register_certificate_expiry(&metrics, &clients);
     // This task reloads the clients when their credentials change. It runs until the process ends.
-    tokio::spawn(Arc::clone(&connections).reload_on_change(clock.clone()));
+    tokio::spawn(Arc::clone(&clients).reload_on_change(clock.clone()));
     let (always, open) = gate::closed_write_gate(clock.clone());
     always.open_without_deadline();
     let free =
         Api::new(client.clone(), clock.clone(), open, &client::user_agent(definition.name)).with_pace(pace.clone());
 
-    let state = server::ServerState::new(metrics.clone(), log);
+    let state = server::ServerState::new(metrics.clone(), verbosity);
     let reached = PhaseCheck::new(Mutex::new(Err("the API server has not been reached yet".to_owned())));
     let running = PhaseCheck::new(Mutex::new(Err("starting".to_owned())));
     for (name, phase) in [("apiserver", &reached), ("running", &running)] {
@@ -168,7 +168,7 @@ pub(super) async fn run(
         qps_and_burst_per_loop: options.qps_and_burst_per_loop,
         preferred_response_format: options.preferred_response_format,
         pace,
-        metrics_host_label: connections.host_and_port(),
+        metrics_host_label: clients.host_and_port(),
         loop_start_interval: options.loop_start_interval,
         election_event_component: definition.name,
         on_loop_started: Arc::new(move |name, running| started.add_loop(name, running)),
@@ -239,9 +239,9 @@ async fn build_access(
 }
 
 /// Shuts the loops down, and logs regularly that the shutdown still waits for some of them.
-async fn shut_down(assembly: RunningLoops, timeout: Option<Duration>, clock: &Clock) -> ShutdownResult {
+async fn shut_down(loops: RunningLoops, timeout: Option<Duration>, clock: &Clock) -> ShutdownResult {
     let patience = timeout.map_or(SHUTDOWN_LOG_PERIOD, |timeout| timeout / 3);
-    let mut stopping = std::pin::pin!(assembly.shutdown(timeout));
+    let mut stopping = std::pin::pin!(loops.shutdown(timeout));
     loop {
         tokio::select! {
             biased;
@@ -252,7 +252,7 @@ async fn shut_down(assembly: RunningLoops, timeout: Option<Duration>, clock: &Cl
 }
 
 /// Tries to reach the API server until an answer arrives. An answer with a status below 500 is enough, even if it is an error.
-async fn wait_for_api_server(api: &Api, reached: &PhaseCheck) {
+async fn wait_for_api_server(api: &Api, phase_check: &PhaseCheck) {
     let mut pause = FIRST_CONNECT_PAUSE;
     loop {
         let why = match tokio::time::timeout(CONNECT_TIMEOUT, api.read_path("/version", "application/json")).await {
@@ -265,11 +265,11 @@ async fn wait_for_api_server(api: &Api, reached: &PhaseCheck) {
             Err(_) => format!("no answer within {}s", CONNECT_TIMEOUT.as_secs()),
         };
         tracing::error!(err = why, again_in = crate::duration::format(pause), "Cannot reach the API server");
-        *reached.lock() = Err(why);
+        *phase_check.lock() = Err(why);
         api.clock().sleep(api.clock().jitter(pause, 0.1)).await;
         pause = (pause * 2).min(LONGEST_CONNECT_PAUSE);
     }
-    *reached.lock() = Ok(());
+    *phase_check.lock() = Ok(());
 }
 
 fn build_metrics(definition: &ProgramDefinition, options: &ProgramOptions, clock: &Clock) -> Result<Metrics, String> {
@@ -306,14 +306,14 @@ pub fn register_metrics(definition: &ProgramDefinition, clock: &Clock, metrics: 
 }
 
 /// Registers the gauge of the client certificate's expiry, updated before each scrape. Does nothing without a certificate.
-fn register_certificate_expiry(metrics: &Metrics, connections: &Arc<ReloadingClients>) {
-    if connections.client_certificate_expiry().is_none() {
+fn register_certificate_expiry(metrics: &Metrics, clients: &Arc<ReloadingClients>) {
+    if clients.client_certificate_expiry().is_none() {
         return;
     }
     let expiry = certificate_expiry_gauge(metrics);
-    let connections = Arc::clone(connections);
+    let clients = Arc::clone(clients);
     metrics.run_before_each_scrape(move || {
-        if let Some(at) = connections.client_certificate_expiry() {
+        if let Some(at) = clients.client_certificate_expiry() {
             expiry.set(at.as_second() as f64);
         }
     });

@@ -24,7 +24,7 @@ use crate::{
     settings::OperatorSettings,
 };
 
-const THINGS: Resource = Resource { group: "", version: "v1", plural: "things", kind: "Thing", is_namespaced: true };
+const THINGS: Resource = Resource::namespaced("", "v1", "things", "Thing");
 
 /// An API server in memory that stores one Lease, refuses watches, and accepts all other requests.
 #[derive(Clone, Default)]

@@ -122,8 +122,8 @@ pub(super) fn parse_tunables(
 }
 
 /// Parses the value of a flag or of `--tune`. The default determines the type of the value.
-pub(super) fn parse_tunable_value(tune: &Tunable, text: &str) -> Result<TunableValue, String> {
-    match tune.default_value {
+pub(super) fn parse_tunable_value(tunable: &Tunable, text: &str) -> Result<TunableValue, String> {
+    match tunable.default_value {
         TunableValue::Duration(_) => duration::parse(text).map(TunableValue::Duration),
         TunableValue::Count(_) => parse_number(text, "a whole number").map(TunableValue::Count),
         TunableValue::Integer(_) => parse_number(text, "a whole number").map(TunableValue::Integer),

@@ -15,7 +15,7 @@ use super::Evidence;
 const NAMESPACE: &str = "kube-system";
 /// Name of the Lease of kube-controller-manager, and value of the label of its static Pods.
 const NAME: &str = "kube-controller-manager";
-const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
+const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 
 /// State of kube-controller-manager, as last read.
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ async fn controllers_flags_of_pods(api: &Api) -> Result<Vec<ControllersFlag>, Er
     // Static Pods have the first label on kubeadm and most other installers, and the second label on kOps.
     for label in ["component", "k8s-app"] {
         let query = format!("labelSelector={label}%3D{NAME}&resourceVersion=0&limit=50");
-        found.extend(controllers_of_pods(&api.list(PODS, NAMESPACE, &query).await?));
+        found.extend(controllers_of_pods(&api.list(&PODS, NAMESPACE, &query).await?));
         if !found.is_empty() {
             break;
         }

@@ -20,14 +20,14 @@ const WATCH_DURATION: Duration = Duration::from_secs(30);
 /// kube-controller-manager does not count, because operators may use the name of a built-in controller as their component.
 pub(super) async fn watch_for_foreign_event(api: &Api, component: &str, sent: &SentEventNames) -> Result<bool, Error> {
     // The watch starts at the version of this list, because Events may be stored apart from all other resources.
-    let page = api.list(EVENTS, "", "limit=1").await?;
+    let page = api.list(&EVENTS, "", "limit=1").await?;
     let from = serde_json::from_slice::<Page>(&page)?.metadata.resource_version;
     let selector = percent_encode(&format!("reportingComponent={component}"));
     let query = format!(
         "watch=true&fieldSelector={selector}&resourceVersion={from}&timeoutSeconds={}",
         WATCH_DURATION.as_secs()
     );
-    let mut lines = api.watch(EVENTS, "", &query, "application/json").await?;
+    let mut lines = api.watch(&EVENTS, "", &query, "application/json").await?;
     let watching = async {
         while let Some(line) = lines.next_frame().await? {
             if is_foreign(&line, sent) {

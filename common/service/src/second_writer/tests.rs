@@ -16,8 +16,7 @@ use crate::{
     succession::WriteLog,
 };
 
-const DEPLOYMENTS: Resource =
-    Resource { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", is_namespaced: true };
+const DEPLOYMENTS: Resource = Resource::namespaced("apps", "v1", "deployments", "Deployment");
 
 fn never(_: crate::runtime::LoopContext) -> Arc<dyn RunningLoop> {
     unreachable!("the loop is not started")
@@ -240,7 +239,7 @@ async fn writes_of_another_process_are_found_and_an_annotation_silences_the_anno
         let version = ResourceVersion::parse(&version.to_string());
         let frame = line.to_string();
         world.sampler.examine_watch_event(
-            DEPLOYMENTS,
+            &DEPLOYMENTS,
             version,
             WireFormat::Json,
             frame.as_bytes(),

@@ -193,26 +193,26 @@ impl RequestAuthorizer {
     /// Authenticates and authorizes a request, and returns whether the answer may contain the reasons of failed checks.
     ///
     /// The client certificate identifies the user; without a certificate, the token in the `Authorization` header does.
-    async fn check(&self, call: &ReviewedRequest) -> Result<FailureReasons, Rejection> {
-        let digest = match (&call.certified, call.token()) {
+    async fn check(&self, request: &ReviewedRequest) -> Result<FailureReasons, Rejection> {
+        let digest = match (&request.certified, request.token()) {
             (Some(user), _) => Some(self.digest("certificate", &user.username)),
             (None, Some(token)) => Some(self.digest("token", token)),
             (None, None) => None,
         };
-        let user = match (&call.certified, &call.authorization, digest) {
+        let user = match (&request.certified, &request.authorization, digest) {
             (Some(user), _, _) => user.clone(),
             (None, None, _) => User::anonymous(),
-            (None, Some(_), Some(digest)) => self.user(call, digest).await?.ok_or(Rejection::Unauthorized)?,
+            (None, Some(_), Some(digest)) => self.user(request, digest).await?.ok_or(Rejection::Unauthorized)?,
             (None, Some(_), None) => return Err(Rejection::Unauthorized),
         };
         if user.groups.iter().any(|group| group == "system:masters") {
             return Ok(FailureReasons::Included);
         }
-        let (name, is_open) = (user.username.clone(), self.is_open(&call.path));
-        if is_open && call.path != READYZ_PATH {
+        let (name, is_open) = (user.username.clone(), self.is_open(&request.path));
+        if is_open && request.path != READYZ_PATH {
             return Ok(FailureReasons::Withheld);
         }
-        match self.is_authorized(user, call, digest).await {
+        match self.is_authorized(user, request, digest).await {
             Ok(true) => {
                 if let Some(digest) = digest {
                     self.trusted.put(digest, (), self.authentication.clock().monotonic_now(), EXEMPTION_TIME);
@@ -220,9 +220,10 @@ impl RequestAuthorizer {
                 Ok(FailureReasons::Included)
             }
             _ if is_open => Ok(FailureReasons::Withheld),
-            Ok(false) => {
-                Err(Rejection::Forbidden(format!("forbidden: User {name:?} cannot {} path {:?}", call.verb, call.path)))
-            }
+            Ok(false) => Err(Rejection::Forbidden(format!(
+                "forbidden: User {name:?} cannot {} path {:?}",
+                request.verb, request.path
+            ))),
             Err(denied) => Err(denied),
         }
     }
@@ -239,17 +240,17 @@ impl RequestAuthorizer {
     /// tokens does not lock them out.
     fn check_review_limits(
         &self,
-        call: &ReviewedRequest,
+        request: &ReviewedRequest,
         digest: Option<Digest>,
         now: Instant,
     ) -> Result<(), Rejection> {
         let is_trusted = digest.is_some_and(|digest| self.trusted.get(&digest, now).is_some());
-        if is_trusted || self.budget.allows(call.peer, now) { Ok(()) } else { Err(Rejection::TooManyReviews) }
+        if is_trusted || self.budget.allows(request.peer, now) { Ok(()) } else { Err(Rejection::TooManyReviews) }
     }
 
     /// Returns the user of the token; `None` if the `TokenReview` rejects the token.
-    async fn user(&self, call: &ReviewedRequest, digest: Digest) -> Result<Option<User>, Rejection> {
-        let Some(token) = call.token().filter(|token| token.len() <= MAX_TOKEN_LENGTH) else { return Ok(None) };
+    async fn user(&self, request: &ReviewedRequest, digest: Digest) -> Result<Option<User>, Rejection> {
+        let Some(token) = request.token().filter(|token| token.len() <= MAX_TOKEN_LENGTH) else { return Ok(None) };
         let now = self.authentication.clock().monotonic_now();
         if let Some(known) = self.users.get(&digest, now) {
             return Ok(Some(known));
@@ -257,7 +258,7 @@ impl RequestAuthorizer {
         if self.rejected_tokens.get(&digest, now).is_some() {
             return Ok(None);
         }
-        self.check_review_limits(call, Some(digest), now)?;
+        self.check_review_limits(request, Some(digest), now)?;
         let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
         let review = TokenReview { spec, ..TokenReview::default() };
         let status = send_review(&self.authentication, &review).await?.status.unwrap_or_default();
@@ -274,18 +275,18 @@ impl RequestAuthorizer {
     async fn is_authorized(
         &self,
         user: User,
-        call: &ReviewedRequest,
+        request: &ReviewedRequest,
         digest: Option<Digest>,
     ) -> Result<bool, Rejection> {
         let now = self.authorization.clock().monotonic_now();
-        let key = (user, call.verb.clone(), call.path.clone());
+        let key = (user, request.verb.clone(), request.path.clone());
         if self.allowed.get(&key, now).is_some() {
             return Ok(true);
         }
         if self.denied.get(&key, now).is_some() {
             return Ok(false);
         }
-        self.check_review_limits(call, digest, now)?;
+        self.check_review_limits(request, digest, now)?;
         let user = key.0.clone();
         let spec = SubjectAccessReviewSpec {
             user: Some(user.username),
@@ -293,8 +294,8 @@ impl RequestAuthorizer {
             groups: Some(user.groups),
             extra: Some(user.extra).filter(|extra| !extra.is_empty()),
             non_resource_attributes: Some(NonResourceAttributes {
-                path: Some(call.path.clone()),
-                verb: Some(call.verb.clone()),
+                path: Some(request.path.clone()),
+                verb: Some(request.verb.clone()),
             }),
             resource_attributes: None,
         };
@@ -380,13 +381,7 @@ async fn send_review<R>(api: &Api, review: &R) -> Result<R, Rejection>
 where
     R: k8s_openapi::Resource<Scope = ClusterResourceScope> + Serialize + DeserializeOwned,
 {
-    let resource = Resource {
-        group: R::GROUP,
-        version: R::VERSION,
-        plural: R::URL_PATH_SEGMENT,
-        kind: R::KIND,
-        is_namespaced: false,
-    };
+    let resource = Resource::cluster_scoped(R::GROUP, R::VERSION, R::URL_PATH_SEGMENT, R::KIND);
     let reviewed =
         tokio::time::timeout(REVIEW_TIMEOUT, api.create(RequestTarget::object(resource, "", ""), review)).await;
     let answer = match reviewed {
@@ -394,7 +389,7 @@ where
         Err(_) => Err(Error::OutcomeUnknown(format!("no answer within {}s", REVIEW_TIMEOUT.as_secs()))),
     };
     answer.map_err(|error| {
-        tracing::error!(err = %error, review = resource.kind, "Cannot review a request with the API server");
+        tracing::error!(err = %error, review = R::KIND, "Cannot review a request with the API server");
         Rejection::Unavailable
     })
 }

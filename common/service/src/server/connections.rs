@@ -103,19 +103,19 @@ impl Drop for ConnectionEntry {
 }
 
 /// Accepts and serves connections. Dropping the future ends all connections.
-pub(super) async fn accept_connections(listener: TcpListener, service: ListenerParameters) {
-    let connections = Arc::new(Mutex::new(ConnectionTable::new(service.limits)));
+pub(super) async fn accept_connections(listener: TcpListener, parameters: ListenerParameters) {
+    let connections = Arc::new(Mutex::new(ConnectionTable::new(parameters.limits)));
     let mut tasks = JoinSet::new();
     loop {
         while tasks.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, address)) => {
-                tasks.spawn(admit(&connections, &service, stream, address));
+                tasks.spawn(admit(&connections, &parameters, stream, address));
             }
             Err(error) => {
                 // Most likely the process has no free file descriptor at the moment.
                 tracing::error!(err = %error, "Cannot accept a connection");
-                service.clock.sleep(Duration::from_secs(1)).await;
+                parameters.clock.sleep(Duration::from_secs(1)).await;
             }
         }
     }
@@ -124,46 +124,46 @@ pub(super) async fn accept_connections(listener: TcpListener, service: ListenerP
 /// Adds a connection to the table, which may end another connection, and returns the future that serves the new connection.
 fn admit<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     connections: &Arc<Mutex<ConnectionTable<ConnectionHandle>>>,
-    service: &ListenerParameters,
+    parameters: &ListenerParameters,
     stream: S,
     address: SocketAddr,
 ) -> impl Future<Output = ()> + Send + use<S> {
     let (keep, evicted) = oneshot::channel();
-    let (peer, opened) = (Peer::from_address(address.ip()), service.clock.monotonic_now());
-    let (id, victim) = connections.lock().admit(peer, opened, keep);
-    if victim.is_some() {
+    let (peer, opened) = (Peer::from_address(address.ip()), parameters.clock.monotonic_now());
+    let (id, dropped_connection) = connections.lock().admit(peer, opened, keep);
+    if dropped_connection.is_some() {
         tracing::debug!(peer = %address, "Dropped the longest silent connection, because there are too many");
     }
-    drop(victim);
-    let place = ConnectionEntry {
+    drop(dropped_connection);
+    let entry = ConnectionEntry {
         connections: Arc::clone(connections),
         peer,
         id,
         last_request: Mutex::new(None),
-        clock: service.clock.clone(),
+        clock: parameters.clock.clone(),
     };
-    let (place, service) = (Arc::new(place), service.clone());
+    let (entry, parameters) = (Arc::new(entry), parameters.clone());
     async move {
-        let limits = service.limits;
+        let limits = parameters.limits;
         tokio::select! {
             biased;
             _ = evicted => {}
-            () = place.wait_for_silence(opened, limits) => tracing::debug!(peer = %address, "Dropped a silent connection"),
-            () = negotiate(service, stream, &place) => {}
+            () = entry.wait_for_silence(opened, limits) => tracing::debug!(peer = %address, "Dropped a silent connection"),
+            () = negotiate(parameters, stream, &entry) => {}
         }
     }
 }
 
 /// Performs the TLS handshake, if TLS is on, and serves requests.
 async fn negotiate(
-    service: ListenerParameters,
+    parameters: ListenerParameters,
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    place: &Arc<ConnectionEntry>,
+    entry: &Arc<ConnectionEntry>,
 ) {
-    let router = service.router.layer(Extension(place.peer));
-    let Some(tls) = &service.tls else {
-        let protocol = if service.max_streams_per_connection.is_some() { Protocol::Either } else { Protocol::Http1 };
-        return serve(stream, router, protocol, service.max_streams_per_connection, place).await;
+    let router = parameters.router.layer(Extension(entry.peer));
+    let Some(tls) = &parameters.tls else {
+        let protocol = if parameters.max_streams_per_connection.is_some() { Protocol::Either } else { Protocol::Http1 };
+        return serve(stream, router, protocol, parameters.max_streams_per_connection, entry).await;
     };
     let acceptor = TlsAcceptor::from(Arc::clone(&tls.borrow()));
     match acceptor.accept(stream).await {
@@ -172,9 +172,9 @@ async fn negotiate(
             let certificates = session.peer_certificates().unwrap_or_default();
             // `access::guard_request` reads this extension of each request: the user named by the client certificate.
             let user = certificates.first().and_then(|certificate| peer::user_from_certificate(certificate));
-            let h2 = service.max_streams_per_connection.is_some() && session.alpn_protocol() == Some(b"h2");
+            let h2 = parameters.max_streams_per_connection.is_some() && session.alpn_protocol() == Some(b"h2");
             let protocol = if h2 { Protocol::Http2 } else { Protocol::Http1 };
-            serve(stream, router.layer(Extension(user)), protocol, service.max_streams_per_connection, place).await;
+            serve(stream, router.layer(Extension(user)), protocol, parameters.max_streams_per_connection, entry).await;
         }
         Err(error) => tracing::debug!(err = %error, "TLS handshake failed"),
     }
@@ -185,7 +185,7 @@ async fn serve(
     router: Router,
     protocol: Protocol,
     streams: Option<u32>,
-    place: &Arc<ConnectionEntry>,
+    entry: &Arc<ConnectionEntry>,
 ) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder = match protocol {
@@ -201,13 +201,13 @@ async fn serve(
         .max_header_list_size(MAX_HEAD_SIZE as u32)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(CLIENT_TIMEOUT);
-    let place = Arc::clone(place);
+    let entry = Arc::clone(entry);
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        let (router, place) = (router.clone(), Arc::clone(&place));
+        let (router, entry) = (router.clone(), Arc::clone(&entry));
         async move {
-            place.request_began();
+            entry.request_began();
             let response = router.oneshot(request).await;
-            place.request_ended();
+            entry.request_ended();
             response
         }
     });

@@ -39,12 +39,12 @@ pub struct HealthChecks {
 }
 
 impl HealthChecks {
-    pub(super) fn new(kind: &'static str, slis: &Metrics) -> Self {
+    pub(super) fn new(kind: &'static str, metrics: &Metrics) -> Self {
         let help = "This metric records the result of a single healthcheck.";
-        let state = slis.gauge("kubernetes_healthcheck", Stability::Stable, help, &["name", "type"]);
+        let state = metrics.gauge("kubernetes_healthcheck", Stability::Stable, help, &["name", "type"]);
         let (name, labels) = ("kubernetes_healthchecks_total", &["name", "status", "type"]);
         let help = "This metric records the results of all healthcheck.";
-        let results = slis.counter(name, Stability::Stable, help, labels);
+        let results = metrics.counter(name, Stability::Stable, help, labels);
         Self { kind, checks: Mutex::default(), notes: Mutex::default(), state, results }
     }
 

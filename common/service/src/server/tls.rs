@@ -198,19 +198,19 @@ fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
 
 /// Parses a certificate with its intermediates, and its private key, from the contents of two PEM files.
 fn certified(
-    pair: &CertificateFiles,
+    files: &CertificateFiles,
     certificate: &[u8],
     key: &[u8],
     provider: &CryptoProvider,
 ) -> Result<CertifiedKey, Error> {
     let chain = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|e| unusable(&pair.certificate, &e))?;
+        .map_err(|e| unusable(&files.certificate, &e))?;
     if chain.is_empty() {
-        return Err(unusable(&pair.certificate, &"the file contains no certificate"));
+        return Err(unusable(&files.certificate, &"the file contains no certificate"));
     }
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| unusable(&pair.key, &e))?;
-    CertifiedKey::from_der(chain, key, provider).map_err(|e| unusable(&pair.certificate, &e))
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| unusable(&files.key, &e))?;
+    CertifiedKey::from_der(chain, key, provider).map_err(|e| unusable(&files.certificate, &e))
 }
 
 fn authorities(path: &Path, content: &[u8]) -> Result<RootCertStore, Error> {

@@ -76,7 +76,8 @@ fn of_equal_revisions_the_newest_stays_and_only_pods_of_the_others_are_relabelle
         (names(&snapshot.revisions.duplicate_revisions), &*snapshot.revisions.current_hash),
         (vec!["agent-a".to_owned()], "twin")
     );
-    let relabelled: Vec<_> = snapshot.pods_to_relabel.iter().map(|pod| pod.meta().name.to_string()).collect();
+    let relabelled: Vec<_> =
+        snapshot.pods_to_change.pods_to_relabel.iter().map(|pod| pod.meta().name.to_string()).collect();
     assert_eq!(relabelled, ["p0"]);
     assert!(world.pod_actions().is_empty(), "until the cache shows the labels");
 }

@@ -1,6 +1,6 @@
 //! Derives from one or two readings of a Lease whether its election has a leader, no leader, or a hold.
 
-use common::leader::HAND_OVER_HOLDER_IDENTITY;
+use common::process::leader::HAND_OVER_HOLDER_IDENTITY;
 use jiff::Timestamp;
 
 use crate::facts::{FactError, FactResult, LeaseReading};

@@ -1,6 +1,6 @@
 //! Checks the leader elections: leaders, holds (no process may lead), and probations (first time of a version as leader).
 
-use common::leader::probation::{
+use common::process::leader::probation::{
     FAILED_VERSIONS_ANNOTATION, PROBATION_ANNOTATION, REQUESTING_STANDBY_ANNOTATION, VERSION_ANNOTATION,
 };
 

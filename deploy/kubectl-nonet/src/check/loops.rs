@@ -4,7 +4,7 @@ pub(super) mod built_in;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{leader::SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION, second_writer};
+use common::{process::leader::SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION, second_writer};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 

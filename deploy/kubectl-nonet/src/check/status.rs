@@ -1,6 +1,6 @@
 //! The status of each installed controller: state of the election, leader, version and standbys.
 
-use common::leader::probation::{PROBATION_ANNOTATION, VERSION_ANNOTATION};
+use common::process::leader::probation::{PROBATION_ANNOTATION, VERSION_ANNOTATION};
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde::Serialize;
 

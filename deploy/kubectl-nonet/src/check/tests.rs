@@ -1,6 +1,6 @@
 //! Tables of facts with the expected findings.
 
-use common::{built_in_flags::ControllersFlag, leader::HAND_OVER_HOLDER_IDENTITY as HOLD};
+use common::{process::built_in_flags::ControllersFlag, process::leader::HAND_OVER_HOLDER_IDENTITY as HOLD};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::leader::probation::VERSION_ANNOTATION;
+use common::process::leader::probation::VERSION_ANNOTATION;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::{

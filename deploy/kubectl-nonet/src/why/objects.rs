@@ -1,6 +1,6 @@
 //! What Services, Namespaces and budgets wait for, and what holds an object that is being deleted.
 
-use common::leader::HAND_OVER_HOLDER_IDENTITY;
+use common::process::leader::HAND_OVER_HOLDER_IDENTITY;
 use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},

@@ -5,7 +5,7 @@ use crate::{decide::conditions::*, world::DeploymentBuilder};
 
 /// Returns a rollout that has made no progress for `millis` milliseconds.
 fn stuck(reason: &str, millis: i64) -> DeploymentBuilder {
-    let mut world = DeploymentBuilder::new(8).with_set("old", 6, 6).with_set("new", 4, 0).with_current_template("new");
+    let mut world = DeploymentBuilder::new(8).with_set("old", 6, 6).with_new_set("new", 4, 0);
     assert_eq!(world.apply_until_settled(), 1);
     world = world.with_condition(PROGRESSING, reason);
     world.now += SignedDuration::from_millis(millis);
@@ -81,10 +81,8 @@ fn progress_after_the_deadline_is_a_transition() {
 /// DEPLOYMENT-58.
 #[test]
 fn completion_keeps_the_transition_time() {
-    let mut world = DeploymentBuilder::new(2)
-        .with_set("new", 2, 2)
-        .with_current_template("new")
-        .with_condition(PROGRESSING, REPLICA_SET_UPDATED);
+    let mut world =
+        DeploymentBuilder::new(2).with_new_set("new", 2, 2).with_condition(PROGRESSING, REPLICA_SET_UPDATED);
     let start = world.now;
     world.now += SignedDuration::from_secs(5);
     let status = world.plan().last_written_status();

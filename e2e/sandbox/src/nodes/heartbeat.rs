@@ -195,9 +195,9 @@ impl Heartbeat {
                 self.requests.push(Box::pin(async move {
                     let options = common::api::DeleteOptions::default();
                     let lease = RequestTarget::object(LEASES, LEASE_NAMESPACE, &name);
-                    let _ = insist(&api, || api.delete(lease, &options)).await;
+                    let _ = insist(&api, || api.delete(lease.clone(), &options)).await;
                     let node = RequestTarget::object(NODES, "", &name);
-                    let result = insist(&api, || api.delete(node, &options)).await.map(|_| ());
+                    let result = insist(&api, || api.delete(node.clone(), &options)).await.map(|_| ());
                     Done { name, uid: None, lease: None, reported: None, result }
                 }));
             }
@@ -340,12 +340,12 @@ async fn renew(api: &Api, host: &Host) -> Result<ResourceVersion, Error> {
             [{"apiVersion": "v1", "kind": "Node", "name": host.name, "uid": host.uid}]},
         "spec": {"holderIdentity": host.name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now},
     });
-    let object = RequestTarget::object(LEASES, LEASE_NAMESPACE, &host.name);
+    let object = || RequestTarget::object(LEASES, LEASE_NAMESPACE, &host.name);
     let version = match host.lease {
         Some(version) => version,
         None => match api.create(RequestTarget::object(LEASES, LEASE_NAMESPACE, ""), &lease).await {
             Ok(answer) => return version_of(&answer),
-            Err(error) if error.is_already_exists() => version_of(&api.get(object).await?)?,
+            Err(error) if error.is_already_exists() => version_of(&api.get(object()).await?)?,
             // A server that has not made the namespace yet, or never does.
             Err(error) if error.is_not_found() => {
                 let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}});
@@ -362,16 +362,11 @@ async fn renew(api: &Api, host: &Host) -> Result<ResourceVersion, Error> {
         },
     };
     lease["metadata"]["resourceVersion"] = json!(version);
-    version_of(&api.replace(object, &lease).await?)
+    version_of(&api.replace(object(), &lease).await?)
 }
 
-const NAMESPACES: common::object::Resource = common::object::Resource {
-    group: "",
-    version: "v1",
-    plural: "namespaces",
-    kind: "Namespace",
-    is_namespaced: false,
-};
+const NAMESPACES: common::object::Resource =
+    common::object::Resource::cluster_scoped("", "v1", "namespaces", "Namespace");
 
 fn version_of(answer: &[u8]) -> Result<ResourceVersion, Error> {
     Ok(serde_json::from_slice::<WrittenObject>(answer)?.metadata.resource_version)

@@ -9,14 +9,11 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 /// Pods.
-pub(crate) const PODS: Resource =
-    Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
+pub(crate) const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 /// Nodes.
-pub(crate) const NODES: Resource =
-    Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
+pub(crate) const NODES: Resource = Resource::cluster_scoped("", "v1", "nodes", "Node");
 /// Leases.
-pub(crate) const LEASES: Resource =
-    Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", is_namespaced: true };
+pub(crate) const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 
 /// The annotation a Job writes its completion index into.
 pub(super) const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";

@@ -247,7 +247,7 @@ fn bind(api: Api, pod: Arc<Pod>, node: Arc<str>) -> BoxFuture<'static, Done> {
         });
         let target =
             RequestTarget { resource: PODS, namespace: &meta.namespace, name: &meta.name, subresource: "binding" };
-        let result = insist(&api, || api.create(target, &body)).await;
+        let result = insist(&api, || api.create(target.clone(), &body)).await;
         Done { key: meta.key(), uid: meta.uid.clone(), what: What::Bind, result: result.map(|_| ()) }
     })
 }
@@ -260,7 +260,7 @@ fn mark(api: Api, pod: Arc<Pod>, message: String) -> BoxFuture<'static, Done> {
             "lastProbeTime": null, "lastTransitionTime": now});
         let body = json!({"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}});
         let target = RequestTarget::status(PODS, &meta.namespace, &meta.name);
-        let result = insist(&api, || api.patch(target, PatchFormat::Strategic, &body)).await;
+        let result = insist(&api, || api.patch(target.clone(), PatchFormat::Strategic, &body)).await;
         Done { key: meta.key(), uid: meta.uid.clone(), what: What::Mark, result: result.map(|_| ()) }
     })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use common::{
     app::{LeadershipMode, StartParameters, start_loops},
     clock::Clock,
-    leader,
+    process::leader,
 };
 use sandbox::{Action, Operation, Rule, Sandbox, Webhook};
 use serde_json::{Value, json};

@@ -23,13 +23,13 @@ impl World {
     fn shows(&mut self, resource: Resource, object: Value) {
         let new: Arc<Watched> = Arc::new(serde_json::from_value(object).unwrap());
         let old = self.objects.insert(new.metadata.uid.to_string(), Arc::clone(&new));
-        self.state.object(resource, old.as_deref(), Some(&new), &self.clock);
+        self.state.object(&resource, old.as_deref(), Some(&new), &self.clock);
     }
 
     /// An event of the watch: the object is gone.
     fn loses(&mut self, resource: Resource, uid: &str) {
         let old = self.objects.remove(uid).unwrap();
-        self.state.object(resource, Some(&old), None, &self.clock);
+        self.state.object(&resource, Some(&old), None, &self.clock);
     }
 
     async fn after(&self, milliseconds: u64) {

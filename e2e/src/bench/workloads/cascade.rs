@@ -32,8 +32,7 @@ pub(super) const MANY: Cascade = Cascade {
 };
 
 const NAME: &str = "bench";
-const CONFIG_MAPS: Resource =
-    Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", is_namespaced: true };
+const CONFIG_MAPS: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
 
 fn deployment_of(name: &str, pods: u32) -> Value {
     let mut object = deployment(name).replicas(pods).build();
@@ -71,26 +70,26 @@ impl Workload for Cascade {
             let count = pods.div_ceil(each);
             let name = |n: u32| format!("{NAME}-{n}");
             // One Deployment is created and deleted before the measurement, so that connections are open and code has run.
-            stage.create_all(resources::DEPLOYMENTS, std::iter::once(deployment_of(NAME, 1))).await?;
+            stage.create_all(&resources::DEPLOYMENTS, std::iter::once(deployment_of(NAME, 1))).await?;
             stage.until_pods("created", |n| n == 1).await?;
-            stage.delete_all(resources::DEPLOYMENTS, std::iter::once(NAME.to_owned())).await?;
+            stage.delete_all(&resources::DEPLOYMENTS, std::iter::once(NAME.to_owned())).await?;
             stage.until_pods("gone", |n| n == 0).await?;
             stage.idle().await;
 
             let all = (0..count).map(|n| deployment_of(&name(n), each.min(pods - n * each)));
-            stage.create_all(resources::DEPLOYMENTS, all).await?;
+            stage.create_all(&resources::DEPLOYMENTS, all).await?;
             stage.until_pods("created", |n| n >= pods).await?;
 
             let mut phase = stage.begin("restart").await?;
             stage.restart().await?;
-            stage.create_all(CONFIG_MAPS, std::iter::once(orphan())).await?;
+            stage.create_all(&CONFIG_MAPS, std::iter::once(orphan())).await?;
             stage.until_absent(CONFIG_MAPS, NAME).await?;
             phase.reached("first object collected");
             stage.finish(phase, Amount::objects(1)).await?;
             stage.filled();
 
             let mut phase = stage.begin("delete").await?;
-            stage.delete_all(resources::DEPLOYMENTS, (0..count).map(name)).await?;
+            stage.delete_all(&resources::DEPLOYMENTS, (0..count).map(name)).await?;
             stage.until_count(resources::REPLICA_SETS, "gone", |n| n == 0).await?;
             stage.until_pods("gone", |n| n == 0).await?;
             phase.reached("collected");

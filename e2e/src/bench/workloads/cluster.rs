@@ -103,13 +103,16 @@ impl Town<'_, '_> {
             let client = self.stage.client();
             match &request {
                 Request::Create(resource, object) => {
-                    self.observer.expect(*resource, &client.create(*resource, namespace, object).await?);
+                    self.observer.expect(resource, &client.create(resource.clone(), namespace, object).await?);
                 }
                 Request::Patch(resource, name, kind, patch) => {
-                    self.observer.expect(*resource, &client.patch(*resource, namespace, name, "", *kind, patch).await?);
+                    let answer = client.patch(resource.clone(), namespace, name, "", *kind, patch).await?;
+                    self.observer.expect(resource, &answer);
                 }
                 Request::Delete(resource, name) => {
-                    client.delete(*resource, namespace, name, &json!({"propagationPolicy": "Background"})).await?;
+                    client
+                        .delete(resource.clone(), namespace, name, &json!({"propagationPolicy": "Background"}))
+                        .await?;
                 }
             }
             Ok::<(), Refused>(())
@@ -220,6 +223,7 @@ impl Town<'_, '_> {
         for kind in KINDS {
             let delete = |namespace: &String| {
                 let (client, namespace, background) = (self.stage.client(), namespace.clone(), &background);
+                let kind = kind.clone();
                 async move { client.delete(kind, &namespace, "", background).await.map(drop) }
             };
             stream::iter(self.namespaces.iter().map(delete)).buffer_unordered(AT_ONCE).try_collect::<()>().await?;

@@ -59,7 +59,7 @@ impl Workload for CronJobs {
 
             let mut phase = stage.begin("create").await?;
             let due = due_after(stage.now(), count);
-            stage.create_all(resources::CRON_JOBS, (0..count).map(|n| cron_job(n, due))).await?;
+            stage.create_all(&resources::CRON_JOBS, (0..count).map(|n| cron_job(n, due))).await?;
             phase.reached("created");
             stage.finish(phase, amount).await?;
             stage.filled();
@@ -78,8 +78,8 @@ impl Workload for CronJobs {
             phase.reached("over");
             stage.finish(phase, amount).await?;
 
-            stage.delete_all(resources::CRON_JOBS, std::iter::once(String::new())).await?;
-            stage.delete_all(resources::JOBS, std::iter::once(String::new())).await
+            stage.delete_all(&resources::CRON_JOBS, std::iter::once(String::new())).await?;
+            stage.delete_all(&resources::JOBS, std::iter::once(String::new())).await
         }
         .boxed_local()
     }

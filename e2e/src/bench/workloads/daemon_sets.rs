@@ -47,7 +47,7 @@ async fn warm_up(stage: &mut Stage<'_>) -> Result<(), Error> {
     let required = json!({"nodeSelectorTerms": [{"matchFields": [first]}]});
     warm["spec"]["template"]["spec"]["affinity"] =
         json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
-    stage.create_all(resources::DAEMON_SETS, std::iter::once(warm)).await?;
+    stage.create_all(&resources::DAEMON_SETS, std::iter::once(warm)).await?;
     until_available(stage, "warm", 1).await?;
     leave(stage, "warm").await?;
     stage.idle().await;
@@ -61,7 +61,7 @@ async fn leave(stage: &mut Stage<'_>, name: &str) -> Result<(), Error> {
     stage.patch(resources::DAEMON_SETS, name, PatchKind::Merge, &none).await?;
     stage.until_pods("gone", |pods| pods == 0).await?;
     until_available(stage, name, 0).await?;
-    stage.delete_all(resources::DAEMON_SETS, std::iter::once(name.to_owned())).await?;
+    stage.delete_all(&resources::DAEMON_SETS, std::iter::once(name.to_owned())).await?;
     stage.until_absent(resources::DAEMON_SETS, name).await
 }
 
@@ -98,7 +98,7 @@ impl Workload for One {
             let mut object = set(NAME);
             let tenth = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}});
             object["spec"]["updateStrategy"] = tenth;
-            stage.create_all(resources::DAEMON_SETS, std::iter::once(object)).await?;
+            stage.create_all(&resources::DAEMON_SETS, std::iter::once(object)).await?;
             stage.until_pods("created", |n| n >= pods).await?;
             phase.reached("created");
             until_available(stage, NAME, pods).await?;
@@ -179,7 +179,7 @@ impl Workload for Many {
             let count = u32::try_from(names.len()).unwrap_or(u32::MAX);
 
             let mut phase = stage.begin("create").await?;
-            stage.create_all(resources::DAEMON_SETS, (0..SETS).map(|n| set(&format!("{NAME}-{n}")))).await?;
+            stage.create_all(&resources::DAEMON_SETS, (0..SETS).map(|n| set(&format!("{NAME}-{n}")))).await?;
             stage.until_pods("created", |n| n >= count * SETS).await?;
             phase.reached("created");
             for n in 0..SETS {

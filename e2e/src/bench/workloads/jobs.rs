@@ -63,13 +63,13 @@ impl Workload for Jobs {
             let jobs = stage.follow_jobs().await;
             // A Job is run before anything is measured: connections are open, code has run.
             let warm_up = format!("{NAME}-warm-up");
-            stage.create_all(resources::JOBS, std::iter::once(job_of(&warm_up, 1))).await?;
+            stage.create_all(&resources::JOBS, std::iter::once(job_of(&warm_up, 1))).await?;
             stage.until_succeeded(&jobs, 1).await?;
             stage.idle().await;
 
             let mut phase = stage.begin("run").await?;
             let all = sizes.enumerate().map(|(n, size)| job_of(&format!("{NAME}-{n}"), size));
-            stage.create_all(resources::JOBS, all).await?;
+            stage.create_all(&resources::JOBS, all).await?;
             stage.until_pods("created", |n| n > pods).await?;
             phase.reached("created");
             stage.until_succeeded(&jobs, 1 + pods).await?;
@@ -78,15 +78,15 @@ impl Workload for Jobs {
 
             let mut phase = stage.begin("restart").await?;
             stage.restart().await?;
-            stage.create_all(resources::JOBS, std::iter::once(job_of(&format!("{NAME}-after"), 1))).await?;
+            stage.create_all(&resources::JOBS, std::iter::once(job_of(&format!("{NAME}-after"), 1))).await?;
             stage.until_succeeded(&jobs, 2 + pods).await?;
             phase.reached("first Pod finished");
             stage.finish(phase, Amount::pods(1)).await?;
             stage.filled();
 
             // Nobody has to be there who collects the Pods.
-            stage.delete_all(resources::JOBS, std::iter::once(String::new())).await?;
-            stage.delete_all(resources::PODS, std::iter::once(String::new())).await?;
+            stage.delete_all(&resources::JOBS, std::iter::once(String::new())).await?;
+            stage.delete_all(&resources::PODS, std::iter::once(String::new())).await?;
             stage.until_pods("gone", |n| n == 0).await
         }
         .boxed_local()

@@ -41,7 +41,7 @@ async fn create_pods(stage: &mut Stage<'_>) -> Result<(), Error> {
     let count = stage.pods();
     let nodes = stage.nodes()?.names();
     let mut phase = stage.begin("create Pods").await?;
-    stage.create_all(resources::PODS, pods(&nodes, count)).await?;
+    stage.create_all(&resources::PODS, pods(&nodes, count)).await?;
     stage.until_pods("created", |n| n >= count).await?;
     phase.reached("created");
     stage.finish(phase, Amount::pods(count)).await

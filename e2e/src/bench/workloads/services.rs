@@ -50,8 +50,8 @@ async fn select(stage: &Stage<'_>, pod: &str, app: Option<&str>) -> Result<(), E
 /// One Service with one Pod, before anything is measured: connections are open, code has run.
 async fn warm_up(stage: &mut Stage<'_>) -> Result<Served, Error> {
     let served = stage.follow_services().await;
-    stage.create_all(resources::SERVICES, std::iter::once(service(NAME))).await?;
-    stage.create_all(resources::PODS, std::iter::once(pod(NAME, NAME))).await?;
+    stage.create_all(&resources::SERVICES, std::iter::once(service(NAME))).await?;
+    stage.create_all(&resources::PODS, std::iter::once(pod(NAME, NAME))).await?;
     stage.until_served(&served, 1).await?;
     stage.idle().await;
     served.take_latencies();
@@ -60,9 +60,9 @@ async fn warm_up(stage: &mut Stage<'_>) -> Result<Served, Error> {
 
 /// Takes everything away, and waits until the Pods are gone.
 async fn clear(stage: &mut Stage<'_>) -> Result<(), Error> {
-    stage.delete_all(resources::DEPLOYMENTS, std::iter::once(String::new())).await?;
-    stage.delete_all(resources::REPLICA_SETS, std::iter::once(String::new())).await?;
-    stage.delete_all(resources::PODS, std::iter::once(String::new())).await?;
+    stage.delete_all(&resources::DEPLOYMENTS, std::iter::once(String::new())).await?;
+    stage.delete_all(&resources::REPLICA_SETS, std::iter::once(String::new())).await?;
+    stage.delete_all(&resources::PODS, std::iter::once(String::new())).await?;
     stage.until_pods("gone", |pods| pods == 0).await
 }
 
@@ -97,13 +97,13 @@ impl Workload for Many {
             let pods = services * FEW;
             let served = warm_up(stage).await?;
             let all = (0..pods).map(|n| pod(&format!("{NAME}-{}-{}", n / FEW, n % FEW), &app(n / FEW)));
-            stage.create_all(resources::PODS, all).await?;
+            stage.create_all(&resources::PODS, all).await?;
             while served.became_ready() <= pods as usize {
                 stage.pass(Duration::from_millis(100)).await;
             }
 
             let mut phase = stage.begin("create the Services").await?;
-            stage.create_all(resources::SERVICES, (0..services).map(|n| service(&app(n)))).await?;
+            stage.create_all(&resources::SERVICES, (0..services).map(|n| service(&app(n)))).await?;
             stage.until_served(&served, 1 + pods as usize).await?;
             phase.reached("served");
             stage.finish(phase, Amount::objects(services)).await?;
@@ -152,14 +152,14 @@ impl Workload for Rollout {
             let services = stage.pods() / REPLICAS;
             let pods = (services * REPLICAS) as usize;
             let served = warm_up(stage).await?;
-            stage.create_all(resources::SERVICES, (0..services).map(|n| service(&app(n)))).await?;
+            stage.create_all(&resources::SERVICES, (0..services).map(|n| service(&app(n)))).await?;
             let made = (0..services).map(|n| {
                 let mut object = deployment(&app(n)).replicas(REPLICAS).build();
                 object["spec"]["template"] = template::pod(&app(n));
                 object["spec"]["template"]["metadata"]["labels"][INSTANCE] = json!(NAME);
                 object
             });
-            stage.create_all(resources::DEPLOYMENTS, made).await?;
+            stage.create_all(&resources::DEPLOYMENTS, made).await?;
             stage.until_served(&served, 1 + pods).await?;
 
             let mut phase = stage.begin("update").await?;
@@ -211,9 +211,9 @@ impl Workload for Changes {
         async move {
             let pods = stage.pods();
             let served = warm_up(stage).await?;
-            stage.create_all(resources::SERVICES, std::iter::once(service(&app(0)))).await?;
+            stage.create_all(&resources::SERVICES, std::iter::once(service(&app(0)))).await?;
             let name = |n: u32| format!("{NAME}-pod-{n}");
-            stage.create_all(resources::PODS, (0..pods).map(|n| pod(&name(n), &app(0)))).await?;
+            stage.create_all(&resources::PODS, (0..pods).map(|n| pod(&name(n), &app(0)))).await?;
             stage.until_served(&served, 1 + pods as usize).await?;
 
             let mut phase = stage.begin("changes").await?;

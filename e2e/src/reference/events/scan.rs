@@ -19,8 +19,7 @@ use crate::controllers;
 const CALLS: &[(&str, &str, EventType)] = &[
     ("cronjob-controller/src/decide/create.rs", "stop(plan, ", Warning),
     ("endpointslice-controller/src/mirroring/decide.rs", "warn(", Warning),
-    ("node-lifecycle-controller/src/monitor/memory.rs", "self.report(&name, uid, ", Normal),
-    ("node-lifecycle-controller/src/monitor/memory.rs", "self.report(name, uid, ", Normal),
+    ("node-lifecycle-controller/src/monitor.rs", "self.report_event(name, uid, ", Normal),
 ];
 
 /// Files that record Events whose reason is not a literal, and the number of such places.
@@ -30,13 +29,13 @@ const INDIRECT: &[(&str, usize)] = &[
     // `report_unusable_spec`.
     ("cronjob-controller/src/decide/create.rs", 1),
     // The reason depends on the request that was denied.
-    ("daemonset-controller/src/act/refusals.rs", 1),
+    ("daemonset-controller/src/act.rs", 1),
     // `Action::denied_event_reason`, and a denied claim.
     ("deployment-controller/src/act.rs", 1),
     // The constant `REPLICA_SET_CREATE_ERROR`.
     ("deployment-controller/src/decide/create.rs", 1),
     // Creation or change.
-    ("endpointslice-controller/src/endpoints/act.rs", 1),
+    ("endpointslice-controller/src/endpoints.rs", 1),
     // `warn`.
     ("endpointslice-controller/src/mirroring/decide.rs", 1),
     // `SuspensionChange::event_reason_and_message`.
@@ -44,7 +43,7 @@ const INDIRECT: &[(&str, usize)] = &[
     // The reasons of `decide/end.rs`.
     ("job-controller/src/jobs/act/count.rs", 1),
     // `report_event`.
-    ("node-lifecycle-controller/src/monitor/memory.rs", 1),
+    ("node-lifecycle-controller/src/monitor.rs", 1),
     // `EventVerb::reasons`.
     ("statefulset-controller/src/act/pod.rs", 2),
 ];

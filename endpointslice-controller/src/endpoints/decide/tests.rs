@@ -55,7 +55,7 @@ proptest! {
         ], 0..40),
     ) {
         let (mut by_order, mut by_text) = (ips.clone(), ips);
-        by_order.sort_by_key(|ip| TextOrder::from_ip(*ip));
+        by_order.sort_by_key(|ip| AddressText::new(*ip));
         by_text.sort_by_key(ToString::to_string);
         prop_assert_eq!(by_order, by_text);
     }

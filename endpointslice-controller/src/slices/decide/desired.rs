@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::intern::Text;
+use common::prelude::Text;
 
 use crate::{
     address,
     decide::ports::{NamedPortNumbers, ServicePorts},
     objects::{AddressType, Endpoint, EndpointConditions, Pod, Service, TargetRef},
     pods_in_slices::{PortGroupSize, PortGroupSizes},
-    slices::snapshot::Snapshot,
+    slices::decide::Snapshot,
 };
 
 /// A Pod that should have an endpoint of one address type.
@@ -50,15 +50,9 @@ pub struct WantedPodEndpoints<'a> {
     pub omitted_pod_messages: Vec<String>,
 }
 
-/// Returns the wanted endpoints of one address type for all Pods of a Service.
+/// Returns the wanted endpoints of one address type for these Pods of a Service. `sizes` counts the other Pods of the Service.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByAddressType`.
-pub fn wanted_endpoints(snapshot: &Snapshot, address_type: AddressType) -> WantedPodEndpoints<'_> {
-    let pods: Vec<&Arc<Pod>> = snapshot.pods.iter().collect();
-    wanted_endpoints_of_pods(snapshot, &pods, PortGroupSizes::default(), address_type)
-}
-
-/// Returns the wanted endpoints of one address type for these Pods of a Service. `sizes` counts the other Pods of the Service.
 pub fn wanted_endpoints_of_pods<'a>(
     snapshot: &'a Snapshot,
     pods: &[&'a Arc<Pod>],
@@ -92,10 +86,9 @@ pub fn wanted_endpoints_of_pods<'a>(
         out.eligible_pods_with_port_numbers.push((*pod, Arc::clone(&group.port_numbers)));
         let zone = snapshot.zones_by_node.get(&pod.node_name);
         if zone.is_none() && !service.spec.publish_not_ready_addresses {
-            let (namespace, pod_name, name) = (&pod.metadata.namespace, &pod.metadata.name, &service.metadata.name);
-            let node = &pod.node_name;
-            out.omitted_pod_messages
-                .push(format!("skipping Pod {pod_name} for Service {namespace}/{name}: Node {node} Not Found"));
+            let (pod_name, node, key) = (&pod.metadata.name, &pod.node_name, service.metadata.key());
+            let message = format!("skipping Pod {pod_name} for Service {key}: Node {node} Not Found");
+            out.omitted_pod_messages.push(message);
             continue;
         }
         if has_address_of_type(pod, address_type) {
@@ -140,13 +133,13 @@ impl<'a> EndpointCandidate<'a> {
     }
 
     /// Whether an endpoint of a slice has the same target, hostname and addresses as this candidate.
-    pub fn has_same_identity_as(&self, there: &Endpoint) -> bool {
-        let Some(target) = &there.target_ref else { return false };
+    pub fn has_same_identity_as(&self, endpoint: &Endpoint) -> bool {
+        let Some(target) = &endpoint.target_ref else { return false };
         *target.name == *self.pod.metadata.name
             && target.namespace == self.pod.metadata.namespace
-            && there.hostname.as_deref().unwrap_or_default()
+            && endpoint.hostname.as_deref().unwrap_or_default()
                 == self.pod.hostname_in_domain_of(self.service).map_or("", |name| name.as_str())
-            && self.has_addresses(&there.addresses)
+            && self.has_addresses(&endpoint.addresses)
     }
 
     fn has_addresses(&self, sorted: &[Box<str>]) -> bool {
@@ -174,7 +167,7 @@ impl<'a> EndpointCandidate<'a> {
     }
 
     /// Whether the existing endpoint of this candidate has the wanted content, ignoring hints.
-    pub fn is_endpoint_up_to_date(&self, there: &Endpoint) -> bool {
+    pub fn is_endpoint_up_to_date(&self, endpoint: &Endpoint) -> bool {
         let node = Some(&self.pod.node_name).filter(|node| !node.is_empty());
         let is_target = |target: &TargetRef| {
             target.kind == "Pod"
@@ -182,10 +175,10 @@ impl<'a> EndpointCandidate<'a> {
                 && target.api_version.is_empty()
                 && target.field_path.is_empty()
         };
-        there.conditions == self.conditions()
-            && there.node_name.as_ref() == node
-            && there.zone.as_ref() == self.zone
-            && there.target_ref.as_ref().is_some_and(is_target)
+        endpoint.conditions == self.conditions()
+            && endpoint.node_name.as_ref() == node
+            && endpoint.zone.as_ref() == self.zone
+            && endpoint.target_ref.as_ref().is_some_and(is_target)
     }
 
     /// Builds the endpoint in the wanted state, without hints.

@@ -1,18 +1,19 @@
 //! Hints, which name the zones and nodes of the clients that should use an endpoint.
 
-use common::{events::EventType, intern::Text};
+use common::prelude::*;
 
 use super::{pack::SlicesByNeededWrite, zones};
 use crate::{
-    objects::{AddressType, Endpoint, Hints, Service, Slice},
+    objects::{AddressType, Endpoint, Hints, Service},
     plan::PlannedEvent,
-    slices::{plan::Plan, snapshot::Snapshot},
+    slices::decide::{Plan, Snapshot},
 };
 
 /// The kind of hints for the endpoints of a Service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HintPolicy {
     /// Endpoints have no hints, so clients use the endpoints in all zones.
+    #[default]
     NoHints,
     /// Each zone gets a share of the endpoints proportional to its share of CPU.
     ByCapacity,
@@ -48,69 +49,60 @@ impl HintPolicy {
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice`, `topologycache` and `trafficdist`.
 pub fn set_hints(
-    sorted: &mut SlicesByNeededWrite,
+    slices: &mut SlicesByNeededWrite,
     plan: &mut Plan,
     snapshot: &Snapshot,
-    kind: AddressType,
-    distribution: HintPolicy,
+    address_type: AddressType,
 ) -> Vec<PlannedEvent> {
-    let memory = &mut plan.memory;
-    if distribution != HintPolicy::ByCapacity {
-        memory.hint_counts.remove(&kind);
+    let Plan { memory, hint_policy, .. } = plan;
+    if *hint_policy != HintPolicy::ByCapacity {
+        memory.hint_counts.remove(&address_type);
         let was_announced = std::mem::take(&mut memory.has_emitted_hints_enabled_event);
-        match distribution {
-            HintPolicy::NoHints | HintPolicy::ByCapacity => remove_hints(sorted),
-            HintPolicy::SameZone => hint_to_own_place(sorted, false),
-            HintPolicy::SameNode => hint_to_own_place(sorted, true),
-        }
-        let event = was_announced.then(|| hints_disabled_event("Topology Aware Hints has been disabled", kind));
+        set_hints_by_place(slices, *hint_policy);
+        let event = was_announced.then(|| hints_disabled_event("Topology Aware Hints has been disabled", address_type));
         return event.into_iter().collect();
     }
-    match zones::set_hints_by_zone_capacity(sorted, snapshot.zone_cpu_shares.as_deref()) {
+    match zones::set_hints_by_zone_capacity(slices, snapshot.zone_cpu_shares.as_deref()) {
         Ok(counts) => {
-            memory.hint_counts.insert(kind, counts);
+            memory.hint_counts.insert(address_type, counts);
             if std::mem::replace(&mut memory.has_emitted_hints_enabled_event, true) {
                 return Vec::new();
             }
-            let message = format!("Topology Aware Hints has been enabled, addressType: {kind}");
+            let message = format!("Topology Aware Hints has been enabled, addressType: {address_type}");
             vec![PlannedEvent { kind: EventType::Normal, reason: "TopologyAwareHintsEnabled", message }]
         }
         Err(refused) => {
-            memory.hint_counts.remove(&kind);
+            memory.hint_counts.remove(&address_type);
             memory.has_emitted_hints_enabled_event = false;
-            remove_hints(sorted);
-            vec![hints_disabled_event(&refused.to_string(), kind)]
+            set_hints_by_place(slices, HintPolicy::NoHints);
+            vec![hints_disabled_event(&refused.to_string(), address_type)]
         }
     }
 }
 
-fn hints_disabled_event(why: &str, kind: AddressType) -> PlannedEvent {
-    let message = format!("{why}, addressType: {kind}");
+fn hints_disabled_event(why: &str, address_type: AddressType) -> PlannedEvent {
+    let message = format!("{why}, addressType: {address_type}");
     PlannedEvent { kind: EventType::Warning, reason: "TopologyAwareHintsDisabled", message }
 }
 
-/// Removes the hints from slices to write, and updates unchanged slices that have hints.
-fn remove_hints(sorted: &mut SlicesByNeededWrite) {
-    sorted.rewrite_unchanged_slices_where(|slice| {
-        slice.endpoints.iter().any(|endpoint| !endpoint.is_hinted_only_to(None, None))
-    });
-    for endpoint in sorted.endpoints_to_write() {
-        endpoint.hints = None;
+/// Sets the hints that depend only on the place of each endpoint, and updates unchanged slices that have other hints.
+fn set_hints_by_place(slices: &mut SlicesByNeededWrite, hint_policy: HintPolicy) {
+    /// Returns the hinted zone and node; `None` if the endpoint keeps its hints, because it is not ready.
+    fn place(endpoint: &Endpoint, hint_policy: HintPolicy) -> Option<(Option<&Text>, Option<&Text>)> {
+        match hint_policy {
+            HintPolicy::NoHints | HintPolicy::ByCapacity => Some((None, None)),
+            HintPolicy::SameZone | HintPolicy::SameNode if !endpoint.is_ready() => None,
+            HintPolicy::SameZone => Some((endpoint.zone.as_ref(), None)),
+            HintPolicy::SameNode => Some((endpoint.zone.as_ref(), endpoint.node_name.as_ref())),
+        }
     }
-}
-
-/// Sets the hint of every ready endpoint to its zone and, if `nodes` is true, also to its node.
-fn hint_to_own_place(sorted: &mut SlicesByNeededWrite, nodes: bool) {
-    fn place(endpoint: &Endpoint, nodes: bool) -> (Option<&Text>, Option<&Text>) {
-        (endpoint.zone.as_ref(), endpoint.node_name.as_ref().filter(|_| nodes))
-    }
-    let is_right = |endpoint: &Endpoint| {
-        let (zone, node) = place(endpoint, nodes);
-        !endpoint.is_ready() || endpoint.is_hinted_only_to(zone, node)
+    let is_wrong = |endpoint: &Endpoint| {
+        place(endpoint, hint_policy).is_some_and(|(zone, node)| !endpoint.is_hinted_only_to(zone, node))
     };
-    sorted.rewrite_unchanged_slices_where(|slice: &Slice| !slice.endpoints.iter().all(is_right));
-    for endpoint in sorted.endpoints_to_write().filter(|endpoint| endpoint.is_ready()) {
-        let (zone, node) = place(endpoint, nodes);
-        endpoint.hints = Hints::new(zone, node);
+    slices.rewrite_unchanged_slices_where(|slice| slice.endpoints.iter().any(is_wrong));
+    for endpoint in slices.endpoints_to_write() {
+        if let Some((zone, node)) = place(endpoint, hint_policy) {
+            endpoint.hints = Hints::new(zone, node);
+        }
     }
 }

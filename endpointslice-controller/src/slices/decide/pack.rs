@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
-use common::map::HashMap;
+use common::prelude::HashMap;
 
 use super::{
     desired::{EndpointCandidate, PortGroup, WantedPodEndpoints},
@@ -37,7 +37,7 @@ pub struct SlicesByNeededWrite {
 }
 
 impl SlicesByNeededWrite {
-    /// Returns the count of slices that remain after the sync, including slices with deferred changes.
+    /// Returns the number of slices that remain after the sync, including slices with deferred changes.
     pub fn wanted_slice_count(&self) -> usize {
         self.slices_to_create.len()
             + self.slices_to_update.len()
@@ -60,24 +60,19 @@ impl SlicesByNeededWrite {
 
     /// Moves unchanged slices to the slices to update if `changes` returns true for them.
     pub fn rewrite_unchanged_slices_where(&mut self, mut changes: impl FnMut(&Slice) -> bool) {
-        let (rewritten, keep) =
-            std::mem::take(&mut self.unchanged_slices).into_iter().partition(|slice| changes(slice));
-        self.unchanged_slices = keep;
-        let rewritten: Vec<Arc<Slice>> = rewritten;
-        self.slices_to_update.extend(rewritten.iter().map(SliceDraft::from_slice));
+        let rewritten = self.unchanged_slices.extract_if(.., |slice| changes(slice));
+        self.slices_to_update.extend(rewritten.map(|slice| SliceDraft::from_slice(&slice)));
     }
 
     /// Moves slices to update to the unchanged slices if they are equal to their draft.
-    pub fn drop_needless_slice_updates(&mut self, wanted: &SliceMetadata) {
-        let is_as_wanted = |draft: &SliceDraft| {
-            draft.existing_slice.as_ref().is_some_and(|base| {
-                base.endpoints == draft.endpoints && has_wanted_labels(&base.metadata.labels, &wanted.labels)
+    pub fn drop_needless_slice_updates(&mut self, slice_metadata: &SliceMetadata) {
+        let is_as_wanted = |draft: &mut SliceDraft| {
+            draft.existing_slice.as_ref().is_some_and(|slice| {
+                slice.endpoints == draft.endpoints && has_wanted_labels(&slice.metadata.labels, &slice_metadata.labels)
             })
         };
-        let (same, update): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.slices_to_update).into_iter().partition(is_as_wanted);
-        self.slices_to_update = update;
-        self.unchanged_slices.extend(same.into_iter().filter_map(|draft| draft.existing_slice));
+        let unchanged = self.slices_to_update.extract_if(.., is_as_wanted);
+        self.unchanged_slices.extend(unchanged.filter_map(|draft| draft.existing_slice));
     }
 }
 
@@ -95,14 +90,14 @@ pub struct ExistingSlices {
 
 /// Limits for the slices of one address type.
 pub struct SliceLimits<'a> {
-    /// The count of endpoints at which a slice is full.
+    /// The number of endpoints at which a slice is full.
     pub max_endpoints_per_slice: usize,
-    /// The count of ports that new slices of this sync may still have. As long as the count is above zero, one more slice with
-    /// any count of ports is allowed.
+    /// The number of ports that new slices of this sync may still have. As long as the count is above zero, one more slice with
+    /// any number of ports is allowed.
     pub remaining_new_slice_ports: &'a mut usize,
 }
 
-/// Assigns endpoints to slices, up to the maximal count of endpoints in each slice.
+/// Assigns endpoints to slices, up to the maximum count of endpoints in each slice.
 ///
 /// Endpoints remain in their slices. New endpoints go to slices that need an update for another reason, and the last remaining
 /// endpoints can change one more slice. A new slice starts with the endpoints of a slice to delete, and can replace that slice
@@ -114,50 +109,52 @@ pub fn pack_endpoints_into_slices<'a>(
     service: &Service,
     metadata: &SliceMetadata,
     slices: ExistingSlices,
-    desired: WantedPodEndpoints<'a>,
+    wanted: WantedPodEndpoints<'a>,
     limits: SliceLimits<'_>,
 ) -> SlicesByNeededWrite {
-    let may_put_off = may_exceed_port_limit(&desired, &limits);
-    let WantedPodEndpoints { service_ports: ports, port_groups: groups, port_group_indexes: group_of, .. } = desired;
-    let SliceLimits { max_endpoints_per_slice: max_endpoints, remaining_new_slice_ports: max_new_ports } = limits;
-    let mut sorted = SlicesByNeededWrite::default();
+    let may_defer = may_exceed_port_limit(&wanted, &limits);
+    let WantedPodEndpoints { service_ports, port_groups, port_group_indexes, .. } = wanted;
+    let SliceLimits { max_endpoints_per_slice, remaining_new_slice_ports } = limits;
+    let mut sorted_slices = SlicesByNeededWrite::default();
     let mut places: Places<'a> = HashMap::default();
-    places.reserve(groups.iter().map(|group| group.candidates.len()).sum());
-    for (at, group) in groups.iter().enumerate() {
+    places.reserve(port_groups.iter().map(|group| group.candidates.len()).sum());
+    for (at, group) in port_groups.iter().enumerate() {
         places
             .extend(group.candidates.iter().enumerate().map(|(place, candidate)| (candidate.pod_name(), (at, place))));
     }
-    let mut packings: Vec<GroupPacking<'a>> = groups.into_iter().map(GroupPacking::new).collect();
+    let mut packings: Vec<GroupPacking<'a>> = port_groups.into_iter().map(GroupPacking::new).collect();
     for known in slices.up_to_date_slices {
-        if let Some(group) = group_of.get(&known.port_numbers) {
+        if let Some(group) = port_group_indexes.get(&known.port_numbers) {
             packings[*group].up_to_date.push(known);
         }
     }
     let mut mixed: Vec<(usize, &Arc<Slice>)> = Vec::new();
     for slice in &slices.slices_to_compare {
-        let numbers = ports.named_port_numbers_of_slice(&slice.ports).filter(|_| slice.is_owned_by(service));
-        match numbers.and_then(|numbers| group_of.get(&*numbers)) {
-            Some(group) if may_put_off && holds_other_groups(*group, slice, &places, &packings) => {
+        let numbers = service_ports.named_port_numbers_of_slice(&slice.ports).filter(|_| slice.is_owned_by(service));
+        match numbers.and_then(|numbers| port_group_indexes.get(&*numbers)) {
+            Some(group) if may_defer && holds_other_groups(*group, slice, &places, &packings) => {
                 mixed.push((*group, slice));
             }
-            Some(group) => packings[*group].sort_in(*group, slice, &places, metadata, &mut sorted),
-            None => sorted.slices_to_delete.push(Arc::clone(slice)),
+            Some(group) => packings[*group].sort_in(*group, slice, &places, metadata, &mut sorted_slices),
+            None => sorted_slices.slices_to_delete.push(Arc::clone(slice)),
         }
     }
     for (group, slice) in mixed {
         if holds_other_groups(group, slice, &places, &packings) {
             // This slice is deferred, so its endpoints must not be assigned to another slice.
-            for there in &slice.endpoints {
-                packings[group].take_same(group, there, &places);
+            for endpoint in &slice.endpoints {
+                packings[group].take_same(group, endpoint, &places);
             }
-            sorted.deferred_write_counts.slice_count += 1;
+            sorted_slices.deferred_write_counts.slice_count += 1;
         } else {
-            packings[group].sort_in(group, slice, &places, metadata, &mut sorted);
+            packings[group].sort_in(group, slice, &places, metadata, &mut sorted_slices);
         }
     }
-    for slice in sorted.slices_to_delete.iter().filter(|slice| slice.is_owned_by(service)) {
+    for slice in sorted_slices.slices_to_delete.iter().filter(|slice| slice.is_owned_by(service)) {
         let mut shared: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (group, place) in slice.endpoints.iter().filter_map(|there| find_unassigned(there, &places, &packings)) {
+        for (group, place) in
+            slice.endpoints.iter().filter_map(|endpoint| find_unassigned(endpoint, &places, &packings))
+        {
             shared.entry(group).or_default().push(place);
         }
         // The group that has the most endpoints in this slice starts a new slice with these endpoints.
@@ -167,36 +164,37 @@ pub fn pack_endpoints_into_slices<'a>(
         }
     }
     for packing in &mut packings {
-        packing.fill(&ports, max_endpoints, max_new_ports, &mut sorted);
+        packing.fill(&service_ports, max_endpoints_per_slice, remaining_new_slice_ports, &mut sorted_slices);
     }
-    if sorted.deferred_write_counts.endpoint_count > 0 {
-        let before = sorted.slices_to_delete.len();
-        let is_needed =
-            |slice: &Slice| slice.endpoints.iter().any(|there| find_unassigned(there, &places, &packings).is_some());
-        sorted.slices_to_delete.retain(|slice| !is_needed(slice));
-        sorted.deferred_write_counts.slice_count += before - sorted.slices_to_delete.len();
+    if sorted_slices.deferred_write_counts.endpoint_count > 0 {
+        let before = sorted_slices.slices_to_delete.len();
+        let is_needed = |slice: &Slice| {
+            slice.endpoints.iter().any(|endpoint| find_unassigned(endpoint, &places, &packings).is_some())
+        };
+        sorted_slices.slices_to_delete.retain(|slice| !is_needed(slice));
+        sorted_slices.deferred_write_counts.slice_count += before - sorted_slices.slices_to_delete.len();
     }
-    sorted
+    sorted_slices
 }
 
 /// Whether the new slices could together have more ports than `remaining_new_slice_ports`.
-pub fn may_exceed_port_limit(desired: &WantedPodEndpoints<'_>, limits: &SliceLimits<'_>) -> bool {
+pub fn may_exceed_port_limit(wanted: &WantedPodEndpoints<'_>, limits: &SliceLimits<'_>) -> bool {
     let slices = |group: &PortGroup<'_>| group.size.candidate_pod_count.div_ceil(limits.max_endpoints_per_slice);
     let most_ports =
-        |group: &PortGroup<'_>| desired.service_ports.service_port_count_on_pod(&group.port_numbers) * slices(group);
-    desired.port_groups.iter().map(most_ports).fold(0, usize::saturating_add) > *limits.remaining_new_slice_ports
+        |group: &PortGroup<'_>| wanted.service_ports.service_port_count_on_pod(&group.port_numbers) * slices(group);
+    wanted.port_groups.iter().map(most_ports).fold(0, usize::saturating_add) > *limits.remaining_new_slice_ports
 }
 
 /// Whether a slice of a group also holds endpoints of other groups that are not assigned to a slice yet.
 fn holds_other_groups(group: usize, slice: &Slice, places: &Places<'_>, packings: &[GroupPacking<'_>]) -> bool {
-    slice.endpoints.iter().filter_map(|there| find_unassigned(there, places, packings)).any(|(of, _)| of != group)
+    slice.endpoints.iter().filter_map(|endpoint| find_unassigned(endpoint, places, packings)).any(|(of, _)| of != group)
 }
 
 /// Returns the position of the unassigned candidate that matches an endpoint; `None` if no unassigned candidate matches.
-fn find_unassigned(there: &Endpoint, places: &Places<'_>, packings: &[GroupPacking<'_>]) -> Option<(usize, usize)> {
-    let (group, place) = *places.get(&*there.target_ref.as_ref()?.name)?;
+fn find_unassigned(endpoint: &Endpoint, places: &Places<'_>, packings: &[GroupPacking<'_>]) -> Option<(usize, usize)> {
+    let (group, place) = *places.get(&*endpoint.target_ref.as_ref()?.name)?;
     let packing = &packings[group];
-    (!packing.taken[place] && packing.candidates[place].has_same_identity_as(there)).then_some((group, place))
+    (!packing.taken[place] && packing.candidates[place].has_same_identity_as(endpoint)).then_some((group, place))
 }
 
 /// The assignment of one group of candidates to slices.
@@ -206,7 +204,7 @@ struct GroupPacking<'a> {
     /// For each candidate, whether it is assigned to a slice.
     taken: Vec<bool>,
     /// The number of candidates that are not assigned to a slice yet.
-    left: usize,
+    unassigned_count: usize,
     /// All candidates before this index are assigned to a slice.
     next: usize,
     update: Vec<SliceDraft>,
@@ -219,22 +217,22 @@ struct GroupPacking<'a> {
 impl<'a> GroupPacking<'a> {
     fn new(group: PortGroup<'a>) -> Self {
         let PortGroup { port_numbers: numbers, candidates, .. } = group;
-        let (taken, left) = (vec![false; candidates.len()], candidates.len());
+        let (taken, unassigned_count) = (vec![false; candidates.len()], candidates.len());
         let (update, keep, up_to_date, seeds) = Default::default();
-        Self { numbers, candidates, taken, left, next: 0, update, keep, up_to_date, seeds }
+        Self { numbers, candidates, taken, unassigned_count, next: 0, update, keep, up_to_date, seeds }
     }
 
     fn take(&mut self, place: usize) -> bool {
         let is_free = !std::mem::replace(&mut self.taken[place], true);
-        self.left -= usize::from(is_free);
+        self.unassigned_count -= usize::from(is_free);
         is_free
     }
 
     /// Marks the candidate with the same Pod, hostname and addresses as this endpoint as assigned. Returns its index; `None`
     /// if this group has no such candidate, or if that candidate is already assigned.
-    fn take_same(&mut self, group: usize, there: &Endpoint, places: &Places<'_>) -> Option<usize> {
-        let (of, place) = *places.get(&*there.target_ref.as_ref()?.name)?;
-        (of == group && self.candidates[place].has_same_identity_as(there) && self.take(place)).then_some(place)
+    fn take_same(&mut self, group: usize, endpoint: &Endpoint, places: &Places<'_>) -> Option<usize> {
+        let (of, place) = *places.get(&*endpoint.target_ref.as_ref()?.name)?;
+        (of == group && self.candidates[place].has_same_identity_as(endpoint) && self.take(place)).then_some(place)
     }
 
     /// Decides whether an existing slice with the ports of this group is kept, updated or deleted.
@@ -244,24 +242,24 @@ impl<'a> GroupPacking<'a> {
         slice: &Arc<Slice>,
         places: &Places<'_>,
         metadata: &SliceMetadata,
-        sorted: &mut SlicesByNeededWrite,
+        sorted_slices: &mut SlicesByNeededWrite,
     ) {
         let mut kept: Vec<usize> = Vec::with_capacity(slice.endpoints.len());
         let mut changed = false;
-        for there in &slice.endpoints {
-            match self.take_same(group, there, places) {
+        for endpoint in &slice.endpoints {
+            match self.take_same(group, endpoint, places) {
                 Some(place) => {
-                    changed |= !self.candidates[place].is_endpoint_up_to_date(there);
+                    changed |= !self.candidates[place].is_endpoint_up_to_date(endpoint);
                     kept.push(place);
                 }
                 None => {
                     changed = true;
-                    sorted.removed_endpoint_count += 1;
+                    sorted_slices.removed_endpoint_count += 1;
                 }
             }
         }
         if changed && kept.is_empty() {
-            sorted.slices_to_delete.push(Arc::clone(slice));
+            sorted_slices.slices_to_delete.push(Arc::clone(slice));
         } else if changed {
             let endpoints = kept.iter().map(|place| self.candidates[*place].build_endpoint()).collect();
             self.update.push(SliceDraft {
@@ -278,7 +276,7 @@ impl<'a> GroupPacking<'a> {
 
     /// Adds unassigned candidates to the endpoints of a slice, up to `max_endpoints` in total.
     fn top_up(&mut self, endpoints: &mut Vec<Endpoint>, max_endpoints: usize) {
-        while self.left > 0 && endpoints.len() < max_endpoints {
+        while self.unassigned_count > 0 && endpoints.len() < max_endpoints {
             if self.take(self.next) {
                 endpoints.push(self.candidates[self.next].build_endpoint());
             }
@@ -292,9 +290,9 @@ impl<'a> GroupPacking<'a> {
         ports: &ServicePorts<'_>,
         max_endpoints: usize,
         max_new_ports: &mut usize,
-        sorted: &mut SlicesByNeededWrite,
+        sorted_slices: &mut SlicesByNeededWrite,
     ) {
-        let before = self.left;
+        let before = self.unassigned_count;
         let mut update = std::mem::take(&mut self.update);
         update.sort_by_key(|draft| Reverse(draft.endpoints.len()));
         for draft in &mut update {
@@ -303,38 +301,36 @@ impl<'a> GroupPacking<'a> {
         // `new_slice` takes the last list, and should start with the largest one.
         self.seeds.sort_by_key(Vec::len);
         let mut list: Option<Arc<[SlicePort]>> = None;
-        while self.left > 0 {
-            let fits = if self.left < max_endpoints { self.take_closest_to_full(max_endpoints) } else { None };
+        while self.unassigned_count > 0 {
+            let fits =
+                if self.unassigned_count < max_endpoints { self.take_closest_to_full(max_endpoints) } else { None };
             let mut draft = match fits {
                 Some(slice) => SliceDraft::from_slice(&slice),
                 None if *max_new_ports == 0 => break,
                 None => {
                     let list = list.get_or_insert_with(|| ports.build_slice_ports(&self.numbers));
                     *max_new_ports = max_new_ports.saturating_sub(list.len());
-                    let list = Arc::clone(list);
-                    self.new_slice(list, max_endpoints)
+                    self.new_slice(Arc::clone(list), max_endpoints)
                 }
             };
             self.top_up(&mut draft.endpoints, max_endpoints);
-            if draft.existing_slice.is_some() { update.push(draft) } else { sorted.slices_to_create.push(draft) }
+            if draft.existing_slice.is_some() { update.push(draft) } else { sorted_slices.slices_to_create.push(draft) }
         }
-        sorted.added_endpoint_count += before - self.left;
-        sorted.deferred_write_counts.endpoint_count += self.left;
-        sorted.slices_to_update.append(&mut update);
-        sorted.unchanged_slices.append(&mut self.keep);
-        sorted.up_to_date_slices.append(&mut self.up_to_date);
+        sorted_slices.added_endpoint_count += before - self.unassigned_count;
+        sorted_slices.deferred_write_counts.endpoint_count += self.unassigned_count;
+        sorted_slices.slices_to_update.append(&mut update);
+        sorted_slices.unchanged_slices.append(&mut self.keep);
+        sorted_slices.up_to_date_slices.append(&mut self.up_to_date);
     }
 
-    /// Removes and returns the fullest slice with room for all remaining candidates.
+    /// Removes and returns the fullest slice with room for all remaining candidates; of equally full slices, the first by name.
     fn take_closest_to_full(&mut self, max_endpoints: usize) -> Option<Arc<Slice>> {
-        let kept = closest_to_full(self.keep.iter(), self.left, max_endpoints);
-        let up_to_date = closest_to_full(self.up_to_date.iter().map(|known| &known.slice), self.left, max_endpoints);
-        match (kept, up_to_date) {
-            (Some((rank, _)), Some((other, at))) if rank < other => Some(self.up_to_date.remove(at).slice),
-            (Some((_, at)), _) => Some(self.keep.remove(at)),
-            (None, Some((_, at))) => Some(self.up_to_date.remove(at).slice),
-            (None, None) => None,
-        }
+        let slices = self.keep.iter().chain(self.up_to_date.iter().map(|known| &known.slice)).enumerate();
+        let fits = slices.filter(|(_, slice)| slice.endpoints.len() + self.unassigned_count <= max_endpoints);
+        let ranked = fits.map(|(at, slice)| (slice.endpoints.len(), Reverse(&slice.metadata.name), at));
+        let (_, _, at) = ranked.max()?;
+        let from_up_to_date = at.checked_sub(self.keep.len());
+        Some(from_up_to_date.map_or_else(|| self.keep.remove(at), |at| self.up_to_date.remove(at).slice))
     }
 
     /// Builds a new slice from the endpoints of a slice to delete, without the endpoints that another slice holds.
@@ -347,18 +343,4 @@ impl<'a> GroupPacking<'a> {
         }
         draft
     }
-}
-
-/// The rank of a slice with room: a fuller slice ranks higher; of equally full slices, the first by name ranks highest.
-type Rank<'a> = (usize, Reverse<&'a str>);
-
-/// Returns the rank and index of the highest-ranked slice with room for `more` endpoints.
-fn closest_to_full<'a>(
-    slices: impl Iterator<Item = &'a Arc<Slice>>,
-    more: usize,
-    max_endpoints: usize,
-) -> Option<(Rank<'a>, usize)> {
-    let fits = slices.enumerate().filter(|(_, slice)| slice.endpoints.len() + more <= max_endpoints);
-    let ranked = fits.map(|(at, slice)| ((slice.endpoints.len(), Reverse(&*slice.metadata.name)), at));
-    ranked.max_by(|a, b| a.0.cmp(&b.0))
 }

@@ -10,20 +10,19 @@
 //! if the sync compared everything. After any other change, for example of the Service or of the zone of a Node, the next
 //! sync compares everything.
 
-use std::{cmp::Ordering, collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
-use common::map::HashMap;
+use common::{name_sorted_list::NamedEntry, prelude::HashMap};
 
 use super::{
-    desired::{WantedPodEndpoints, has_address_of_type, wanted_endpoints_of_pods},
+    desired::has_address_of_type,
     pack::{ExistingSlices, SlicesByNeededWrite},
 };
 use crate::{
-    by_name::{NameSortedPods, NamedEntry},
     decide::ports::NamedPortNumbers,
-    objects::{AddressType, Endpoint, Pod, Slice},
-    pods_in_slices::{AddressTypePodsInSlices, PodWithSlice, PodsInSlices, PortGroupSizes, UpToDateSlice},
-    slices::snapshot::Snapshot,
+    objects::{AddressType, Endpoint, NameSortedPods, Pod, Slice},
+    pods_in_slices::{AddressTypePodsInSlices, PodWithSlice, PortGroupSizes, UpToDateSlice},
+    slices::decide::Snapshot,
 };
 
 /// The Pods and slices that a sync compares with each other for one address type.
@@ -32,9 +31,9 @@ pub struct PodsAndSlicesToCompare<'a> {
     pub(super) last_pods_in_slices: Option<&'a AddressTypePodsInSlices>,
     /// The sorted names of the compared Pods, including deleted Pods; empty if everything is compared.
     names: Vec<&'a str>,
-    pods: Vec<&'a Arc<Pod>>,
+    pub(super) pods: Vec<&'a Arc<Pod>>,
     /// The size of each group of Pods, not counting the compared Pods.
-    sizes: PortGroupSizes,
+    pub(super) sizes: PortGroupSizes,
     pub(super) existing_slices: ExistingSlices,
 }
 
@@ -57,33 +56,27 @@ impl<'a> PodsAndSlicesToCompare<'a> {
         address_type: AddressType,
         slices: &'a [Arc<Slice>],
     ) -> Option<Self> {
-        let packing =
-            snapshot.memory.pods_in_slices.as_deref().filter(|packing| is_usable_packing(packing, snapshot))?;
-        let base = packing.by_address_type.get(&address_type)?;
-        let differences = NameSortedPods::entry_differences(&packing.pods, &snapshot.pods, Arc::ptr_eq);
+        let last = snapshot.memory.pods_in_slices.as_deref()?;
+        let is_usable = Arc::ptr_eq(&last.service, &snapshot.service)
+            && Arc::ptr_eq(&last.zones_by_node, &snapshot.zones_by_node)
+            && last.max_endpoints_per_slice == snapshot.max_endpoints_per_slice;
+        let base = last.by_address_type.get(&address_type).filter(|_| is_usable)?;
+        let differences = NameSortedPods::entry_differences(&last.pods, &snapshot.pods, Arc::ptr_eq);
         let changed = differences.into_iter().filter_map(|(old, new)| old.or(new)).map(NamedEntry::name);
         let mut names_in_scope: Vec<&str> =
             changed.chain(base.pod_names_in_written_slices.iter().map(|name| &**name)).collect();
-        let (mut up_to_date, mut compared) = (Vec::new(), Vec::new());
-        let (mut before, mut after) = (base.up_to_date_slices.iter().peekable(), slices.iter().peekable());
-        loop {
-            let order = match (before.peek(), after.peek()) {
-                (None, None) => break,
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(old), Some(new)) => old.slice.metadata.name.cmp(&new.metadata.name),
-            };
-            let old = before.next_if(|_| order.is_le());
-            let new = after.next_if(|_| order.is_ge());
-            match (old, new) {
-                (Some(old), Some(new)) if Arc::ptr_eq(&old.slice, new) => up_to_date.push(old),
-                _ => {
-                    names_in_scope.extend(old.iter().flat_map(|old| names(&old.slice)));
-                    names_in_scope.extend(new.iter().flat_map(|new| names(new)));
-                    compared.extend(new.cloned());
-                }
-            }
-        }
+        let up_to_date = slices.iter().filter_map(|slice| {
+            let name = &slice.metadata.name;
+            let at = base.up_to_date_slices.binary_search_by(|known| known.slice.metadata.name.cmp(name)).ok()?;
+            Some(&base.up_to_date_slices[at]).filter(|known| Arc::ptr_eq(&known.slice, slice))
+        });
+        let up_to_date: Vec<&UpToDateSlice> = up_to_date.collect();
+        let is_changed = |slice: &&Arc<Slice>| {
+            up_to_date.binary_search_by(|known| known.slice.metadata.name.cmp(&slice.metadata.name)).is_err()
+        };
+        let all_slices = base.up_to_date_slices.iter().map(|known| &known.slice).chain(slices);
+        names_in_scope.extend(all_slices.filter(is_changed).flat_map(|slice| names(slice)));
+        let mut compared: Vec<Arc<Slice>> = slices.iter().filter(is_changed).cloned().collect();
         let slice_of = |name: &&str| base.pods_with_slices.get(name)?.slice_name.as_deref();
         let touched: BTreeSet<&str> = names_in_scope.iter().filter_map(slice_of).collect();
         let is_touched = |known: &&UpToDateSlice| touched.contains(&*known.slice.metadata.name);
@@ -110,20 +103,15 @@ impl<'a> PodsAndSlicesToCompare<'a> {
         Some(Self { last_pods_in_slices: Some(base), names: names_in_scope, pods, sizes, existing_slices: slices })
     }
 
-    /// Returns the wanted endpoints of the Pods that this sync compares.
-    pub fn wanted_endpoints(&self, snapshot: &'a Snapshot, address_type: AddressType) -> WantedPodEndpoints<'a> {
-        wanted_endpoints_of_pods(snapshot, &self.pods, self.sizes.clone(), address_type)
-    }
-
     /// Records each Pod's slice for the next sync, after a sync with this scope has assigned all endpoints.
     pub fn pods_in_slices_for_next_sync(
         &self,
-        eligible: &[(&Arc<Pod>, Arc<NamedPortNumbers>)],
+        eligible_pods: &[(&Arc<Pod>, Arc<NamedPortNumbers>)],
         sizes: PortGroupSizes,
-        sorted: &SlicesByNeededWrite,
+        slices: &SlicesByNeededWrite,
     ) -> AddressTypePodsInSlices {
-        let kept = sorted.unchanged_slices.iter().map(|slice| (&slice.metadata.name, slice.endpoints.as_slice()));
-        let update = sorted.slices_to_update.iter();
+        let kept = slices.unchanged_slices.iter().map(|slice| (&slice.metadata.name, slice.endpoints.as_slice()));
+        let update = slices.slices_to_update.iter();
         let updated = update
             .filter_map(|draft| Some((&draft.existing_slice.as_ref()?.metadata.name, draft.endpoints.as_slice())));
         let mut slice_of: HashMap<&str, &Arc<str>> = HashMap::default();
@@ -135,7 +123,7 @@ impl<'a> PodsAndSlicesToCompare<'a> {
             port_numbers: Arc::clone(numbers),
             slice_name: slice_of.get(pod.name()).map(|slice| Arc::clone(slice)),
         };
-        let mut new = eligible.iter().map(place);
+        let mut new = eligible_pods.iter().map(place);
         let places = match self.last_pods_in_slices {
             None => new.collect(),
             Some(base) => {
@@ -151,13 +139,13 @@ impl<'a> PodsAndSlicesToCompare<'a> {
                 places
             }
         };
-        let mut up_to_date = sorted.up_to_date_slices.clone();
-        up_to_date.extend(sorted.unchanged_slices.iter().filter_map(|slice| {
+        let mut up_to_date = slices.up_to_date_slices.clone();
+        up_to_date.extend(slices.unchanged_slices.iter().filter_map(|slice| {
             let place = places.get(names(slice).next()?)?;
             Some(UpToDateSlice { slice: Arc::clone(slice), port_numbers: Arc::clone(&place.port_numbers) })
         }));
         up_to_date.sort_by(|a, b| a.slice.metadata.name.cmp(&b.slice.metadata.name));
-        let drafts = sorted.slices_to_create.iter().chain(&sorted.slices_to_update);
+        let drafts = slices.slices_to_create.iter().chain(&slices.slices_to_update);
         let pending = drafts.flat_map(|draft| &draft.endpoints).filter_map(target).cloned().collect();
         AddressTypePodsInSlices {
             up_to_date_slices: up_to_date,
@@ -168,20 +156,13 @@ impl<'a> PodsAndSlicesToCompare<'a> {
     }
 }
 
-/// Whether a record of Pods in slices is usable: Service, zones and maximal slice size are the same as in the snapshot.
-fn is_usable_packing(packing: &PodsInSlices, snapshot: &Snapshot) -> bool {
-    Arc::ptr_eq(&packing.service, &snapshot.service)
-        && Arc::ptr_eq(&packing.zones_by_node, &snapshot.zones_by_node)
-        && packing.max_endpoints_per_slice == snapshot.max_endpoints_per_slice
-}
-
 fn target(endpoint: &Endpoint) -> Option<&Arc<str>> {
     Some(&endpoint.target_ref.as_ref()?.name)
 }
 
 #[cfg(test)]
 impl PodsAndSlicesToCompare<'_> {
-    /// Returns the count of compared Pods and the count of compared slices.
+    /// Returns the count of compared Pods and the number of compared slices.
     pub(super) fn compared_pod_and_slice_counts(&self) -> (usize, usize) {
         (self.pods.len(), self.existing_slices.slices_to_compare.len())
     }

@@ -1,10 +1,10 @@
 //! The labels, owner and name prefix of the slices of a Service.
 
-use common::{intern::Labels, meta::Annotations, refs::Owner};
+use common::intern::Labels;
 
 use crate::{
     objects::{HEADLESS_LABEL, MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER, SERVICE_NAME_LABEL, SERVICES, Service},
-    plan::{SliceMetadata, slice_name_prefix},
+    plan::SliceMetadata,
 };
 
 /// The keys of labels that are not copied from the Service, because this loop sets them.
@@ -18,14 +18,7 @@ pub fn slice_metadata(service: &Service, trigger_time: Option<String>) -> SliceM
     if service.is_headless() {
         labels.push((HEADLESS_LABEL, ""));
     }
-    SliceMetadata {
-        generate_name: slice_name_prefix(&meta.name),
-        namespace: meta.namespace.clone(),
-        labels: Labels::from_pairs(labels),
-        annotations: Annotations::default(),
-        owner_reference: Owner::new(SERVICES, meta).controller_reference(),
-        trigger_time,
-    }
+    SliceMetadata { trigger_time, ..SliceMetadata::new(SERVICES, meta, Labels::from_pairs(labels)) }
 }
 
 /// Whether the labels of a slice are as wanted, ignoring the labels that are not copied from the Service.

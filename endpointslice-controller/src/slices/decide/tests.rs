@@ -17,7 +17,10 @@ use crate::{
     memory::SyncedServiceState,
     objects::{AddressType, Slice, Subset},
     plan::{SliceWrites, slice_name_prefix},
-    slices::{SliceController, plan::Plan, snapshot::Snapshot},
+    slices::{
+        SliceController,
+        decide::{Plan, Snapshot},
+    },
     world::{NODE_NAME, node, pod, service, slice, snapshot},
     zones::{ZoneCapacity, ZoneCpuShares, has_overloaded_zone},
 };
@@ -218,7 +221,7 @@ fn shares(of: &[(&str, &str)]) -> Option<ZoneCpuShares> {
     capacity.zone_cpu_shares()
 }
 
-/// Returns the minimal and maximal number of endpoints for each zone.
+/// Returns the minimum and maximum number of endpoints for each zone.
 fn allotted(of: &[(&str, &str)], endpoints: usize) -> Result<Vec<(usize, usize)>, NoHintsReason> {
     let allocations = zones::allocate_endpoints_to_zones(shares(of).as_ref(), endpoints)?;
     Ok(allocations.values().map(|allocation| (allocation.min_endpoint_count, allocation.max_endpoint_count)).collect())

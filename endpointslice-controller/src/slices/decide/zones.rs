@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use common::intern::Text;
+use common::prelude::Text;
 
 use super::pack::SlicesByNeededWrite;
 use crate::{
@@ -19,7 +19,7 @@ pub enum NoHintsReason {
     /// There are more zones than endpoints. The fields are the counts of endpoints and zones.
     #[error("Insufficient number of endpoints ({0} endpoints, {1} zones)")]
     TooFewEndpoints(usize, usize),
-    /// A zone cannot get its minimal count of endpoints. The fields are the counts of endpoints and zones.
+    /// A zone cannot get its minimum count of endpoints. The fields are the counts of endpoints and zones.
     #[error(
         "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold ({0} endpoints, {1} zones)"
     )]
@@ -35,57 +35,45 @@ pub enum NoHintsReason {
 /// The allowed and the wanted count of endpoints that are hinted to one zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ZoneAllocation {
-    /// The minimal count: fewer endpoints in the zone would be overloaded.
+    /// The minimum count: fewer endpoints in the zone would be overloaded.
     pub min_endpoint_count: usize,
-    /// The maximal count: with more endpoints in the zone, other zones would not get their minimal count.
+    /// The maximum count: with more endpoints in the zone, other zones would not get their minimum count.
     pub max_endpoint_count: usize,
-    /// The zone's share of all endpoints in proportion to its CPU, but at least the minimal count.
+    /// The zone's share of all endpoints in proportion to its CPU, but at least the minimum count.
     pub desired_endpoint_share: f64,
 }
 
 /// Returns the allocation of each zone for this number of endpoints.
 pub fn allocate_endpoints_to_zones(
-    ratios: Option<&ZoneCpuShares>,
+    shares: Option<&ZoneCpuShares>,
     endpoints: usize,
 ) -> Result<BTreeMap<Text, ZoneAllocation>, NoHintsReason> {
-    let ratios = ratios.ok_or(NoHintsReason::InsufficientNodeInformation)?;
-    let zones = ratios.0.len();
+    let shares = shares.ok_or(NoHintsReason::InsufficientNodeInformation)?;
+    let zones = shares.0.len();
     if zones > endpoints {
         return Err(NoHintsReason::TooFewEndpoints(endpoints, zones));
     }
-    let mut out: BTreeMap<Text, ZoneAllocation> = BTreeMap::new();
-    for (zone, share) in &ratios.0 {
-        let desired = share * endpoints as f64;
-        let least = min_endpoint_count_for_share(desired);
-        out.insert(
-            zone.clone(),
-            ZoneAllocation {
-                min_endpoint_count: least,
-                max_endpoint_count: 0,
-                desired_endpoint_share: desired.max(least as f64),
-            },
-        );
-    }
-    let least: usize = out.values().map(|allocation| allocation.min_endpoint_count).sum();
-    let Some(free) = endpoints.checked_sub(least) else {
-        return Err(NoHintsReason::CannotAvoidOverload(endpoints, zones));
+    let least: usize = shares.0.values().map(|share| min_endpoint_count_for_share(share * endpoints as f64)).sum();
+    let free = endpoints.checked_sub(least).ok_or(NoHintsReason::CannotAvoidOverload(endpoints, zones))?;
+    let allocation = |(zone, share): (&Text, &f64)| {
+        let min_endpoint_count = min_endpoint_count_for_share(share * endpoints as f64);
+        let max_endpoint_count = min_endpoint_count + free;
+        let desired_endpoint_share = (share * endpoints as f64).max(min_endpoint_count as f64);
+        (zone.clone(), ZoneAllocation { min_endpoint_count, max_endpoint_count, desired_endpoint_share })
     };
-    for allocation in out.values_mut() {
-        allocation.max_endpoint_count = allocation.min_endpoint_count + free;
-    }
-    Ok(out)
+    Ok(shares.0.iter().map(allocation).collect())
 }
 
 /// Sets hints so that each zone gets its share, and rewrites as few slices as possible. Returns the number of endpoints hinted to
 /// each zone.
 pub fn set_hints_by_zone_capacity(
-    sorted: &mut SlicesByNeededWrite,
-    ratios: Option<&ZoneCpuShares>,
+    slices: &mut SlicesByNeededWrite,
+    shares: Option<&ZoneCpuShares>,
 ) -> Result<EndpointCountsByZone, NoHintsReason> {
-    let ready = sorted.endpoints().filter(|endpoint| endpoint.is_ready()).count();
-    let allocations = allocate_endpoints_to_zones(ratios, ready)?;
+    let ready = slices.endpoints().filter(|endpoint| endpoint.is_ready()).count();
+    let allocations = allocate_endpoints_to_zones(shares, ready)?;
     let mut counts = EndpointCountsByZone::new();
-    sorted.rewrite_unchanged_slices_where(|slice| {
+    slices.rewrite_unchanged_slices_where(|slice| {
         match counts_with_kept_hints(&slice.endpoints, &allocations, &counts) {
             Some(with) => {
                 counts = with;
@@ -94,7 +82,7 @@ pub fn set_hints_by_zone_capacity(
             None => true,
         }
     });
-    for endpoint in sorted.endpoints_to_write() {
+    for endpoint in slices.endpoints_to_write() {
         endpoint.hints = None;
         if endpoint.is_ready() {
             let zone = endpoint.zone.clone().ok_or(NoHintsReason::EndpointWithoutZone)?;
@@ -103,7 +91,7 @@ pub fn set_hints_by_zone_capacity(
         }
     }
     let (mut giving, mut receiving) = endpoints_to_move(&allocations, &counts);
-    for endpoint in sorted.endpoints_to_write().filter(|endpoint| endpoint.is_ready()) {
+    for endpoint in slices.endpoints_to_write().filter(|endpoint| endpoint.is_ready()) {
         let Some(give) = endpoint.zone.as_ref().and_then(|zone| giving.get_mut(zone)).filter(|give| **give > 0) else {
             continue;
         };
@@ -119,13 +107,13 @@ pub fn set_hints_by_zone_capacity(
     if counts.is_empty() { Err(NoHintsReason::NoReadyEndpoint) } else { Ok(counts) }
 }
 
-/// Returns `before` plus the hints of one more slice; `None` if the hints of the slice must change.
+/// Returns `counts_before` plus the hints of one more slice; `None` if the hints of the slice must change.
 fn counts_with_kept_hints(
     endpoints: &[Endpoint],
     allocations: &BTreeMap<Text, ZoneAllocation>,
-    before: &EndpointCountsByZone,
+    counts_before: &EndpointCountsByZone,
 ) -> Option<EndpointCountsByZone> {
-    let mut counts = before.clone();
+    let mut counts = counts_before.clone();
     for endpoint in endpoints {
         if !endpoint.node_hints().is_empty() {
             return None;
@@ -148,7 +136,7 @@ fn counts_with_kept_hints(
     Some(counts)
 }
 
-/// Returns the count of endpoints that each zone gives to other zones, and the count that each zone receives.
+/// Returns the number of endpoints that each zone gives to other zones, and the count that each zone receives.
 fn endpoints_to_move(
     allocations: &BTreeMap<Text, ZoneAllocation>,
     counts: &EndpointCountsByZone,

@@ -12,7 +12,7 @@ use crate::{
 use KindState::{Synced, Unknown, Unsynced, Unwatched};
 use OwnerLookupResult::{Dangling, Solid, WaitingForDependents};
 
-const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
+const NODES: Resource = Resource::cluster_scoped("", "v1", "nodes", "Node");
 
 fn of(kind: &str) -> Kind {
     Kind { api_version: "v1".into(), kind: kind.into() }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use common::meta::Uid;
+use common::prelude::Uid;
 
-use crate::collector::plan::PropagationPolicy;
+use super::PropagationPolicy;
 
 /// State of an owner that an object names, as found in the graph or at the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub enum CollectionDecision {
     },
 }
 
-/// Returns the decision about an object with these `owners`, in the order of its references. `finalizers` is the propagation
+/// Returns the decision about an object with these `owners`, in the order of its references. `finalizer_policy` is the propagation
 /// policy that the finalizers of the object request.
 ///
 /// An object with a solid (existing) owner is never deleted. Its references to a solid owner are kept, and so are dangling
@@ -43,12 +43,12 @@ pub fn decide_by_owners(
     owners: &[(Uid, OwnerLookupResult)],
     dependents: usize,
     in_cycle: impl FnOnce() -> bool,
-    finalizers: PropagationPolicy,
+    finalizer_policy: PropagationPolicy,
 ) -> CollectionDecision {
     if owners.is_empty() {
         return CollectionDecision::Keep;
     }
-    let of = |standing| owners.iter().filter(move |(_, s)| *s == standing).map(|(uid, _)| uid);
+    let of = |result| owners.iter().filter(move |(_, known)| *known == result).map(|(uid, _)| uid);
     let solid: BTreeSet<&Uid> = of(OwnerLookupResult::Solid).collect();
     if !solid.is_empty() {
         let mut seen = BTreeSet::new();
@@ -59,5 +59,5 @@ pub fn decide_by_owners(
     if dependents > 0 && of(OwnerLookupResult::WaitingForDependents).next().is_some() {
         return CollectionDecision::Delete { propagation: PropagationPolicy::Foreground, unblock: in_cycle() };
     }
-    CollectionDecision::Delete { propagation: finalizers, unblock: false }
+    CollectionDecision::Delete { propagation: finalizer_policy, unblock: false }
 }

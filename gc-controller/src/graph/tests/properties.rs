@@ -62,8 +62,7 @@ fn check_counts(world: &mut World) {
 /// Checks that each dependent names its owner, and that each virtual owner lists its dependents.
 fn check_edges(world: &World) {
     let graph = &world.graph;
-    for id in graph.nodes.ids() {
-        let node = graph.nodes.get(id);
+    for (id, node) in graph.nodes.nodes_with_ids() {
         for dependent in node.dependents.iter() {
             let dependent = graph.nodes.get(dependent);
             assert!(dependent.owners.iter().any(|o| o.uid == node.uid), "{dependent:?} does not name {node:?}");

@@ -3,10 +3,9 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use common::{
-    intern::{Labels, Text},
+    intern::Labels,
     json::{RawJson, null_as_default},
-    meta::OwnerRef,
-    pods::PODS,
+    prelude::*,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
@@ -19,9 +18,9 @@ use crate::{
     },
 };
 
-/// The maximal length of a `generateName`, in bytes. The server cuts longer prefixes before it appends 5 characters.
+/// The maximum length of a `generateName`, in bytes. The server cuts longer prefixes before it appends 5 characters.
 const MAX_GENERATE_NAME: usize = 58;
-/// The maximal length of a Pod name, in bytes.
+/// The maximum length of a Pod name, in bytes.
 const MAX_NAME: usize = 253;
 
 type Fields = BTreeMap<String, Box<RawValue>>;
@@ -30,7 +29,7 @@ type Fields = BTreeMap<String, Box<RawValue>>;
 pub(crate) struct PodBodyBuilder {
     name: Text,
     metadata: TemplateMeta,
-    reference: OwnerRef,
+    owner_reference: OwnerRef,
     /// The template's `spec`. For an Indexed Job, it includes the environment variable `JOB_COMPLETION_INDEX`.
     spec: Option<Spec>,
 }
@@ -60,7 +59,7 @@ struct TemplateMeta {
 
 impl PodBodyBuilder {
     /// Reads the Job's template. The error says why the template is invalid. New Pods join the `PodGroup` named `group`.
-    pub(crate) fn new(job: &Job, reference: OwnerRef, group: Option<&Text>) -> Result<Self, String> {
+    pub(crate) fn new(job: &Job, owner_reference: OwnerRef, group: Option<&Text>) -> Result<Self, String> {
         let raw = job.template.as_ref().ok_or("no template")?;
         let wrong = |error: serde_json::Error| format!("template cannot be read: {error}");
         let Template { mut metadata, spec } = serde_json::from_str(raw.text()).map_err(wrong)?;
@@ -85,7 +84,7 @@ impl PodBodyBuilder {
             Some(spec) => Some(Spec::Raw(serde_json::from_str(spec.get()).map_err(wrong)?)),
             None => None,
         };
-        Ok(Self { name: Text::new(&job.metadata.name), metadata, reference, spec })
+        Ok(Self { name: Text::new(&job.metadata.name), metadata, owner_reference, spec })
     }
 
     /// Builds the body of the request that creates this Pod.
@@ -98,12 +97,11 @@ impl PodBodyBuilder {
             labels.insert(JOB_COMPLETION_INDEX_ANNOTATION, index.to_string().into());
             annotations.insert(JOB_COMPLETION_INDEX_ANNOTATION, index.to_string().into());
         }
-        if let Some(IndexFailureCounts { failure_count: counted, ignored_failure_count: ignored }) =
-            pod.index_failure_counts
-        {
-            annotations.insert(JOB_INDEX_FAILURE_COUNT_ANNOTATION, counted.to_string().into());
-            if ignored > 0 {
-                annotations.insert(JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION, ignored.to_string().into());
+        if let Some(IndexFailureCounts { failure_count, ignored_failure_count }) = pod.index_failure_counts {
+            annotations.insert(JOB_INDEX_FAILURE_COUNT_ANNOTATION, failure_count.to_string().into());
+            if ignored_failure_count > 0 {
+                annotations
+                    .insert(JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION, ignored_failure_count.to_string().into());
             }
         }
         let spec = self.spec.as_ref().map(|spec| match spec {
@@ -114,14 +112,14 @@ impl PodBodyBuilder {
             }
         });
         Body {
-            kind: PODS.kind,
-            api_version: PODS.version,
+            kind: "Pod",
+            api_version: "v1",
             metadata: Metadata {
                 generate_name: self.pod_generate_name(pod.completion_index),
                 labels,
                 annotations,
                 finalizers: &self.metadata.finalizers,
-                owner_references: [&self.reference],
+                owner_references: [&self.owner_reference],
             },
             spec,
         }
@@ -225,6 +223,11 @@ mod tests {
         PodBodyBuilder::new(&job, owner, group.map(Text::new).as_ref())
     }
 
+    fn make_indexed(job: &mut Value, completions: u32) {
+        job["spec"]["completionMode"] = json!("Indexed");
+        job["spec"]["completions"] = json!(completions);
+    }
+
     fn body(bodies: &PodBodyBuilder, pod: NewPod) -> Value {
         serde_json::to_value(bodies.pod_body(pod)).unwrap()
     }
@@ -253,8 +256,7 @@ mod tests {
     #[test]
     fn a_pod_of_an_indexed_job_knows_its_index() {
         let bodies = bodies(|job| {
-            job["spec"]["completionMode"] = json!("Indexed");
-            job["spec"]["completions"] = json!(9);
+            make_indexed(job, 9);
             job["spec"]["template"]["metadata"]["finalizers"] = json!([JOB_TRACKING_FINALIZER]);
             job["spec"]["template"]["spec"] = json!({"hostname": "h", "restartPolicy": "Never", "new": 1.10,
                 "containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]},
@@ -281,10 +283,7 @@ mod tests {
 
     #[test]
     fn a_pod_of_a_gang_names_its_group() {
-        let indexed = |job: &mut Value| {
-            job["spec"]["completionMode"] = json!("Indexed");
-            job["spec"]["completions"] = json!(2);
-        };
+        let indexed = |job: &mut Value| make_indexed(job, 2);
         let spec = |bodies: PodBodyBuilder| body(&bodies, NewPod::default())["spec"].clone();
         let spec_of_gang = spec(grouped(Some("sum-b2-g"), indexed).unwrap());
         assert_eq!(spec_of_gang["schedulingGroup"], json!({"podGroupName": "sum-b2-g"}));
@@ -294,11 +293,7 @@ mod tests {
     /// JOB-33.
     #[test]
     fn failures_of_an_index_are_inherited() {
-        let bodies = bodies(|job| {
-            job["spec"]["completionMode"] = json!("Indexed");
-            job["spec"]["completions"] = json!(9);
-        })
-        .unwrap();
+        let bodies = bodies(|job| make_indexed(job, 9)).unwrap();
         let annotations = |counted, ignored| {
             let failures = Some(IndexFailureCounts { failure_count: counted, ignored_failure_count: ignored });
             body(&bodies, NewPod { completion_index: Some(0), index_failure_counts: failures })["metadata"]["annotations"].clone()
@@ -325,8 +320,7 @@ mod tests {
             let bodies = bodies(|job| {
                 job["metadata"]["name"] = json!("a".repeat(length));
                 if index.is_some() {
-                    job["spec"]["completionMode"] = json!("Indexed");
-                    job["spec"]["completions"] = json!(500);
+                    make_indexed(job, 500);
                 }
             });
             assert_eq!(bodies.unwrap().pod_generate_name(index), prefix);
@@ -344,8 +338,7 @@ mod tests {
             ("/spec/template/spec/containers/0/env", json!({"A": "1"})),
         ] {
             let wrong = bodies(|job| {
-                job["spec"]["completionMode"] = json!("Indexed");
-                job["spec"]["completions"] = json!(1);
+                make_indexed(job, 1);
                 job["spec"]["template"]["spec"]["containers"][0]["env"] = json!([]);
                 *job.pointer_mut(path).unwrap() = value.clone();
             });

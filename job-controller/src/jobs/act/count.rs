@@ -1,21 +1,17 @@
 //! Sends the writes that count finished Pods, in the order that [`crate::jobs::decide::first_status`] describes.
 
-use common::{
-    api,
-    events::EventType,
-    io::{Refusal, RefusalClass, Request, SyncError},
-};
+use std::borrow::Cow;
+
+use common::prelude::*;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{
-    finalizers::{FinalizerRemovalResult, remove_finalizers},
-    note::{Io, Note},
-};
+use super::finalizers::{FinalizerRemoval, remove_finalizers};
 use crate::{
     jobs::{
-        decide::second_status,
-        plan::{FirstStatusWrite, JobEnd, JobResult, PodCountsAfterScaling, PodSummary, SecondStatusWrite},
+        JobController,
+        decide::second_status::decide_second_status,
+        plan::{FirstStatusWrite, JobEnd, JobResult, PodSummary, SecondStatusWrite},
         snapshot::Snapshot,
     },
     objects::{JOBS, Job, JobStatus},
@@ -34,100 +30,103 @@ struct Answer {
 /// A failed write stops the sequence, and the next sync continues from the state on the server. Upstream: `pkg/controller/job`,
 /// `flushUncountedAndRemoveFinalizers`.
 pub(super) async fn write_statuses_and_remove_finalizers<'a>(
-    snapshot: &Snapshot,
-    situation: &'a PodSummary,
-    managed: &PodCountsAfterScaling,
-    tracked: &FirstStatusWrite,
-    io: Io<'_>,
-) -> Result<FinalizerRemovalResult<'a>, SyncError> {
-    let job = &*snapshot.job;
-    let mut stored = StoredStatus { job, status: job.status.clone() };
-    if tracked.is_status_changed {
-        let interim = managed.job_end_to_write.as_ref().filter(|end| end.is_newly_decided);
-        let why = interim.map_or_else(String::new, |end| format!("{} ({})", end.interim_condition_type(), end.reason));
-        match stored.write(&tracked.status, why, io).await {
-            Ok(()) => io.apply_memory_note(Note::FailureRecordChanged(situation.failure_record)),
-            Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(FinalizerRemovalResult::default()),
+    Snapshot { job, owner, .. }: &Snapshot,
+    pod_summary: &'a PodSummary,
+    first_status_write: &FirstStatusWrite,
+    io: Io<'_, JobController>,
+) -> Result<FinalizerRemoval<'a>, SyncError> {
+    let mut stored_status = StoredStatus { job, status: Cow::Borrowed(&job.status) };
+    if first_status_write.is_status_changed {
+        let job_end = first_status_write.job_end_to_write.as_ref().filter(|job_end| job_end.is_newly_decided);
+        let announce = |job_end: &JobEnd| format!("{} ({})", job_end.interim_condition_type(), job_end.reason);
+        let write_reason = job_end.map_or_else(String::new, announce);
+        match stored_status.write(&first_status_write.status, write_reason, io).await {
+            Ok(()) => io.update_memory(|controller| {
+                let failure_record = Some(pod_summary.failure_record);
+                controller.memory.update_job_memory(&owner.uid, |memory| memory.failure_record = failure_record);
+            }),
+            Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(FinalizerRemoval::default()),
             Err(refusal) => {
                 return Err(SyncError::from_refusal("tracking status: adding uncounted pods to status", &refusal));
             }
         }
     }
 
-    if !tracked.pod_counts_by_policy_action.is_empty() {
-        io.apply_memory_note(Note::PolicyActionsTaken(tracked.pod_counts_by_policy_action.clone()));
+    if !first_status_write.pod_counts_by_policy_action.is_empty() {
+        io.update_memory(|controller| {
+            for (action, pod_count) in &first_status_write.pod_counts_by_policy_action {
+                controller.watch.metrics.record_failure_policy_action(*action, *pod_count);
+            }
+        });
     }
-    let pods =
-        tracked.pod_positions_to_remove_finalizer_from.iter().map(|position| &situation.pods[*position].pod).collect();
-    let untracked = remove_finalizers(pods, "", io).await;
+    let pod_positions = &first_status_write.pod_positions_to_remove_finalizer_from;
+    let pods = pod_positions.iter().map(|pod_position| &pod_summary.pods[*pod_position].pod).collect();
+    let finalizer_removal = remove_finalizers(&owner.uid, pods, "", io).await;
 
-    let SecondStatusWrite {
-        status,
-        write_reason: reason,
-        job_end: end,
-        status_with_start_time: with_start,
-        has_too_many_successes: has_surplus,
-    } = second_status::decide_second_status(
-        snapshot,
-        tracked,
-        managed,
-        &stored.status,
-        &untracked.pods_without_finalizer,
-        io.now(),
-    );
-    if let Some(reason) = reason {
-        let mut written = stored.write(&status, reason, io).await;
-        if let (Err(refusal), Some(with_start)) = (&written, &with_start)
-            && requires_start_time(&refusal.error)
+    let pods_without_finalizer = &finalizer_removal.pods_without_finalizer;
+    let SecondStatusWrite { status, write_reason, job_end, status_with_start_time, has_too_many_successes } =
+        decide_second_status(job, first_status_write, &stored_status.status, pods_without_finalizer, io.now());
+    if let Some(write_reason) = write_reason {
+        let mut written = stored_status.write(&status, write_reason, io).await;
+        if let (Err(refusal), Some(status_with_start_time)) = (&written, &status_with_start_time)
+            && refusal.error.is_invalid()
+            && refusal.error.has_invalid_field("status.startTime")
         {
-            written = stored.write(with_start, String::new(), io).await;
+            written = stored_status.write(status_with_start_time, String::new(), io).await;
         }
         match written {
             Ok(()) => {}
-            Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(untracked),
+            Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(finalizer_removal),
             Err(refusal) => {
                 return Err(SyncError::from_refusal("tracking status: removing uncounted pods from status", &refusal));
             }
         }
     }
-    if let Some(end) = end {
-        report_end(&end, has_surplus, io);
-        io.apply_memory_note(Note::JobFinished(Box::new(end)));
+    if let Some(job_end) = job_end {
+        record_end_event(&job_end, has_too_many_successes, io);
+        io.update_memory(|controller| {
+            controller.memory.update_job_memory(&owner.uid, |memory| memory.has_written_job_end = true);
+            controller.watch.metrics.record_finished_job(job, &job_end);
+        });
     }
-    untracked.record_denied_removal_event(io);
-    untracked.first_error("tracking status: removing the finalizer of pod").map_or(Ok(untracked), Err)
+    finalizer_removal.record_denied_removal_event(io);
+    let error = finalizer_removal.first_error("tracking status: removing the finalizer of pod");
+    error.map_or(Ok(finalizer_removal), Err)
 }
 
 /// A Job and its status on the server: as cached until the first write, then as in the server's last answer.
 struct StoredStatus<'a> {
     job: &'a Job,
-    status: JobStatus,
+    status: Cow<'a, JobStatus>,
 }
 
-impl StoredStatus<'_> {
+impl<'a> StoredStatus<'a> {
     /// Writes a status. The precondition is the version after the last write of this sync, or else the cached version.
-    async fn write(&mut self, status: &JobStatus, why: String, io: Io<'_>) -> Result<(), Refusal> {
+    async fn write(
+        &mut self,
+        status: &'a JobStatus,
+        write_reason: String,
+        io: Io<'_, JobController>,
+    ) -> Result<(), Refusal> {
         let body = io.encode_body(|| json!({"status": status}));
-        let request = Request::patch_status(JOBS, &self.job.metadata, body).with_reason(why);
+        let request = Request::patch_status(JOBS, &self.job.metadata, body).with_reason(write_reason);
         let answer = io.send_and_decode::<Answer>(request).await?;
-        let written = answer.map_or_else(|| status.clone(), |answer| answer.status.unwrap_or_default());
-        let before = std::mem::replace(&mut self.status, written);
-        io.apply_memory_note(Note::StatusWritten(Box::new([before, self.status.clone()])));
+        let status = answer.map_or(Cow::Borrowed(status), |answer| Cow::Owned(answer.status.unwrap_or_default()));
+        let old_status = std::mem::replace(&mut self.status, status);
+        io.update_memory(|controller| {
+            controller.watch.metrics.record_counted_pods(self.job, &old_status, &self.status);
+        });
         Ok(())
     }
 }
 
-fn report_end(end: &JobEnd, has_surplus: bool, io: Io<'_>) {
-    if end.job_result == JobResult::Failure {
-        return io.record_event(EventType::Warning, end.reason.to_string(), end.message.to_string());
+fn record_end_event(job_end: &JobEnd, has_too_many_successes: bool, io: Io<'_, JobController>) {
+    if job_end.job_result == JobResult::Failure {
+        return io.record_event(EventType::Warning, job_end.reason.to_string(), job_end.message.to_string());
     }
-    if has_surplus {
+    if has_too_many_successes {
         let message = "Too many succeeded pods running after completion count reached";
         io.record_event(EventType::Warning, "TooManySucceededPods", message);
     }
     io.record_event(EventType::Normal, "Completed", "Job completed");
-}
-
-fn requires_start_time(error: &api::Error) -> bool {
-    error.is_invalid() && error.has_invalid_field("status.startTime")
 }

@@ -1,67 +1,80 @@
 //! Removes the tracking finalizer from Pods of a Job.
 
-use common::{
-    events::EventType,
-    io::{GroupConcurrency, ObjectRole, Refusal, RefusalClass, SyncError},
-    meta::Uid,
+use common::{api::PatchFormat, pods::PODS, prelude::*};
+use serde_json::json;
+
+use crate::{
+    jobs::{JobController, snapshot::SharedPod},
+    objects::{CachedPod, JOB_TRACKING_FINALIZER},
 };
 
-use super::note::{Io, Note};
-use crate::{jobs::snapshot::SharedPod, untrack::finalizer_removal_request};
+/// Builds the request that removes the tracking finalizer from a Pod, with a precondition on its cached version.
+///
+/// If the Pod has been deleted, the server refuses the request with [`RefusalClass::NotFound`].
+pub(crate) fn finalizer_removal_request<C: Sync>(pod: &CachedPod, why: &'static str, io: Io<'_, C>) -> Request {
+    let body =
+        io.encode_body(|| json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [JOB_TRACKING_FINALIZER]}}));
+    Request::patch(PODS, pod.meta(), PatchFormat::Strategic, body)
+        .with_verb_text("remove the finalizer of")
+        .with_reason(why)
+}
 
 /// The result of removing finalizers: Pods that lost the finalizer, and Pods that may still carry it.
 #[derive(Default)]
-pub(super) struct FinalizerRemovalResult<'a> {
+pub(crate) struct FinalizerRemoval<'a> {
     /// Pods that have lost the finalizer or no longer exist.
-    pub(super) pods_without_finalizer: Vec<&'a SharedPod>,
+    pub(crate) pods_without_finalizer: Vec<&'a SharedPod>,
     /// Pods that may still have the finalizer, each with the server's refusal.
     refused: Vec<(&'a SharedPod, Refusal)>,
 }
 
-/// Removes the finalizer from all `pods`, in parallel. The next sync of the Job waits until the cache shows these writes.
-pub(super) async fn remove_finalizers<'a>(
+/// Removes the finalizer from all `pods` of a Job, in parallel. The next sync of the Job waits until the cache shows these
+/// writes.
+pub(crate) async fn remove_finalizers<'a>(
+    job: &Uid,
     pods: Vec<&'a SharedPod>,
     why: &'static str,
-    io: Io<'_>,
-) -> FinalizerRemovalResult<'a> {
-    let mut untracked = FinalizerRemovalResult::default();
+    io: Io<'_, JobController>,
+) -> FinalizerRemoval<'a> {
+    let mut finalizer_removal = FinalizerRemoval::default();
     if pods.is_empty() {
-        return untracked;
+        return finalizer_removal;
     }
-    io.apply_memory_note(Note::RemovingFinalizers(pods.iter().copied().map(uid).collect()));
+    let uids = pods.iter().map(|pod| pod.meta().uid.clone());
+    io.update_memory(|controller| controller.memory.record_finalizer_removal(job, uids));
     let send = |pod: &'a SharedPod| io.send(finalizer_removal_request(pod, why, io).with_role(ObjectRole::Child));
     let mut answers = io.run_group(GroupConcurrency::AllConcurrent, pods.iter().copied(), send).await.into_iter();
-    let mut still_tracked = Vec::new();
+    let mut not_removed = Vec::new();
     for pod in pods {
         // There are fewer answers than Pods if the process is shutting down.
         let answer = answers.next();
         if let Some(Ok(_) | Err(Refusal { class: RefusalClass::NotFound, .. })) = answer {
-            untracked.pods_without_finalizer.push(pod);
+            finalizer_removal.pods_without_finalizer.push(pod);
             continue;
         }
-        still_tracked.push(uid(pod));
-        untracked.refused.extend(answer.and_then(Result::err).map(|refusal| (pod, refusal)));
+        not_removed.push(pod.meta().uid.clone());
+        finalizer_removal.refused.extend(answer.and_then(Result::err).map(|refusal| (pod, refusal)));
     }
-    if !still_tracked.is_empty() {
-        io.apply_memory_note(Note::FinalizersNotRemoved(still_tracked));
+    if !not_removed.is_empty() {
+        io.update_memory(|controller| controller.memory.revert_finalizer_removal(job, &not_removed));
     }
-    untracked
+    finalizer_removal
 }
 
-impl FinalizerRemovalResult<'_> {
+impl FinalizerRemoval<'_> {
     /// Counts the requests that failed because the cached Pod was stale. The event with the newer Pod enqueues the Job again.
-    pub(super) fn conflict_count(&self) -> usize {
+    pub(crate) fn conflict_count(&self) -> usize {
         self.refused.len() - self.failures().count()
     }
 
     /// Returns an error for the first refusal that is not a version conflict; `doing` begins the error message.
-    pub(super) fn first_error(&self, doing: &str) -> Option<SyncError> {
+    pub(crate) fn first_error(&self, doing: &str) -> Option<SyncError> {
         let (pod, refusal) = self.failures().next()?;
         Some(SyncError::from_refusal(&format!("{doing} {}", pod.meta().key()), refusal))
     }
 
     /// Emits one `FailedUpdate` Event if the server denies the removal of a finalizer, for example for lack of permission.
-    pub(super) fn record_denied_removal_event(&self, io: Io<'_>) {
+    pub(crate) fn record_denied_removal_event(&self, io: Io<'_, JobController>) {
         if let Some((pod, refusal)) = self.failures().find(|(_, refusal)| refusal.error.is_denied()) {
             let message = format!("Error: cannot remove the finalizer of Pod {}: {}", pod.meta().key(), refusal.error);
             io.record_event(EventType::Warning, "FailedUpdate", message);
@@ -71,8 +84,4 @@ impl FinalizerRemovalResult<'_> {
     fn failures(&self) -> impl Iterator<Item = &(&SharedPod, Refusal)> {
         self.refused.iter().filter(|(_, refusal)| refusal.class != RefusalClass::VersionConflict)
     }
-}
-
-fn uid(pod: &SharedPod) -> Uid {
-    pod.meta().uid.clone()
 }

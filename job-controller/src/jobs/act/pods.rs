@@ -1,39 +1,36 @@
 //! Creates and deletes the Pods of a Job.
 
 use common::{
-    intern::Text,
-    io::{GroupConcurrency, ObjectRole, Refusal, RefusalClass, Request, SyncError, create_pod, delete_pod},
+    io::{create_pod, delete_pod},
     pod_creation_pauses::PodCreationOutcome,
     pods::PODS,
+    prelude::*,
 };
 
-use super::{
-    body::PodBodyBuilder,
-    note::{Io, Note},
-};
+use super::{body::PodBodyBuilder, finalizers::finalizer_removal_request};
 use crate::{
     jobs::{
+        JobController,
         plan::{ControlledPod, DeletionReason, NewPod, PodSummary, PodToDelete, PodWrites, ScalingDecision},
         snapshot::Snapshot,
     },
-    metrics::PodCreationReason,
-    untrack::finalizer_removal_request,
+    objects::Job,
 };
 
 /// Creates Pods in batches of 1, 2, 4, ... (slow start). A sync sends only one request if the server refuses all Pods.
 pub(super) async fn create_pods(
     snapshot: &Snapshot,
-    situation: &PodSummary,
+    pod_summary: &PodSummary,
     pods: &[NewPod],
     group: Option<&Text>,
-    io: Io<'_>,
+    io: Io<'_, JobController>,
 ) -> (PodWrites, Option<SyncError>) {
     let Snapshot { job, owner, .. } = snapshot;
     let bodies = match PodBodyBuilder::new(job, owner.controller_reference(), group) {
         Ok(bodies) => bodies,
         Err(problem) => {
-            let failed = SyncError::new("template", format!("unable to create pods, {problem}"));
-            return (PodWrites::default(), Some(failed));
+            let error = SyncError::new(SyncErrorClass::Template, format!("unable to create pods, {problem}"));
+            return (PodWrites::default(), Some(error));
         }
     };
     let create = |pod: NewPod| {
@@ -44,57 +41,70 @@ pub(super) async fn create_pods(
     };
     let created = io.run_group(GroupConcurrency::SlowStart(usize::MAX), pods.iter().copied(), create).await;
 
-    let count = created.iter().filter(|created| created.is_ok()).count();
+    let created_pod_count = created.iter().filter(|created| created.is_ok()).count();
     let outcome = PodCreationOutcome::from_results(&created);
     let refusals = created.into_iter().filter_map(Result::err);
     let refused: Vec<_> = refusals.filter(|refusal| refusal.class != RefusalClass::NamespaceTerminating).collect();
-    let reason = PodCreationReason::for_job(job, situation.failed_pod_count, situation.terminating_pod_count);
-    io.apply_memory_note(Note::PodsCreated { reason, created: count, refused: refused.len(), outcome });
-    let failed = refused.first().map(|refusal| SyncError::from_refusal("", refusal));
-    (PodWrites { created_pod_count: count, ..PodWrites::default() }, failed)
+    let reason = pod_creation_reason(job, pod_summary);
+    io.update_memory(|controller| {
+        controller.watch.metrics.record_pod_create_requests(reason, created_pod_count, refused.len());
+        controller.pod_creation_pauses.record(&owner.uid, job.metadata.generation, outcome);
+    });
+    let error = refused.first().map(|refusal| SyncError::from_refusal("", refusal));
+    (PodWrites { created_pod_count, ..PodWrites::default() }, error)
 }
 
-/// Deletes the Pods that `manage` selects. Returns the counts of requests, and the first error except version conflicts.
-pub(super) async fn delete_pods(
-    situation: &PodSummary,
-    manage: &ScalingDecision,
-    io: Io<'_>,
-) -> (PodWrites, Option<SyncError>) {
-    let victims = manage.pods_to_delete();
-    let remove = |PodToDelete { pod_position: position, deletion_reason: why }| {
-        let victim = &situation.pods[position];
-        delete_job_pod(victim, manage.removes_finalizer_before_deletion(victim), why, io)
-    };
-    let removed = io.run_group(GroupConcurrency::AllConcurrent, victims.iter().copied(), remove).await;
+/// Returns the value of the metric label `reason`.
+fn pod_creation_reason(job: &Job, pod_summary: &PodSummary) -> &'static str {
+    match (pod_summary.failed_pod_count > 0, pod_summary.terminating_pod_count > 0) {
+        (true, _) if job.pod_replacement_policy_is_failed => "recreate_failed",
+        (false, false) => "new",
+        _ => "recreate_terminating_or_failed",
+    }
+}
 
-    let (mut writes, mut failed) = (PodWrites::default(), None);
-    for (victim, removed) in victims.iter().zip(removed) {
-        match removed {
+/// Deletes the Pods that the decision selects. Returns the counts of requests, and the first error except version conflicts.
+pub(super) async fn delete_pods(
+    pod_summary: &PodSummary,
+    scaling_decision: &ScalingDecision,
+    io: Io<'_, JobController>,
+) -> (PodWrites, Option<SyncError>) {
+    let pods_to_delete = scaling_decision.pods_to_delete();
+    let delete = |PodToDelete { pod_position, deletion_reason }| {
+        let pod = &pod_summary.pods[pod_position];
+        delete_job_pod(pod, scaling_decision.removes_finalizer_before_deletion(pod), deletion_reason, io)
+    };
+    let deleted = io.run_group(GroupConcurrency::AllConcurrent, pods_to_delete.iter().copied(), delete).await;
+
+    let (mut pod_writes, mut error) = (PodWrites::default(), None);
+    for (pod_to_delete, deleted) in pods_to_delete.iter().zip(deleted) {
+        match deleted {
             Ok(()) => {
-                writes.deleted_pod_count += 1;
-                writes.deleted_ready_pod_count += usize::from(situation.pods[victim.pod_position].pod.is_ready());
+                let is_ready = pod_summary.pods[pod_to_delete.pod_position].pod.is_ready();
+                pod_writes.deleted_pod_count += 1;
+                pod_writes.deleted_ready_pod_count += usize::from(is_ready);
             }
-            Err(refusal) if refusal.class == RefusalClass::VersionConflict => writes.conflict_count += 1,
+            Err(refusal) if refusal.class == RefusalClass::VersionConflict => pod_writes.conflict_count += 1,
             Err(refusal) => {
-                failed.get_or_insert_with(|| SyncError::from_refusal("unable to delete pods", &refusal));
+                error.get_or_insert_with(|| SyncError::from_refusal("unable to delete pods", &refusal));
             }
         }
     }
-    (writes, failed)
+    (pod_writes, error)
 }
 
 /// Deletes a Pod with a precondition on its cached version. If the Pod has changed since it was cached, for example because it
 /// has finished, the server refuses the deletion, and the next sync decides again.
 ///
-/// With `untracks_first`, the Pod loses its finalizer before the deletion, so that it is not counted.
+/// With `removes_finalizer_first`, the Pod loses its finalizer before the deletion, so that it is not counted.
 async fn delete_job_pod(
     ControlledPod { pod, .. }: &ControlledPod,
-    untracks_first: bool,
-    why: DeletionReason,
-    io: Io<'_>,
+    removes_finalizer_first: bool,
+    deletion_reason: DeletionReason,
+    io: Io<'_, JobController>,
 ) -> Result<(), Refusal> {
-    let delete = Request::delete(PODS, pod.meta()).with_reason(why.to_string());
-    if !untracks_first {
+    let delete = Request::delete(PODS, pod.meta()).with_reason(deletion_reason.to_string());
+    if !removes_finalizer_first {
         return delete_pod(io, delete).await;
     }
     match io.send(finalizer_removal_request(pod, "", io).with_role(ObjectRole::Child)).await {

@@ -26,13 +26,13 @@ impl FailureRecord {
     }
 
     /// Returns the remaining back-off before the next Pod is created; zero if the back-off has ended or no Pod has failed.
-    pub fn remaining_backoff(self, limits: &DecisionSettings, now: Timestamp) -> Duration {
-        let Self { failure_count_since_success: failures, last_failure_at: last } = self;
-        let Some(last) = last.filter(|_| failures > 0) else { return Duration::ZERO };
+    pub fn remaining_backoff(self, decision_settings: &DecisionSettings, now: Timestamp) -> Duration {
+        let DecisionSettings { pod_failure_backoff, pod_failure_backoff_max, .. } = decision_settings;
+        let failures = self.failure_count_since_success;
+        let Some(last_failure_at) = self.last_failure_at.filter(|_| failures > 0) else { return Duration::ZERO };
         let factor = 1u32.checked_shl(failures - 1).filter(|_| failures <= 31).unwrap_or(u32::MAX);
-        let delay =
-            limits.pod_failure_backoff.checked_mul(factor).unwrap_or(Duration::MAX).min(limits.pod_failure_backoff_max);
-        let passed = now.duration_since(last);
+        let delay = pod_failure_backoff.checked_mul(factor).unwrap_or(Duration::MAX).min(*pod_failure_backoff_max);
+        let passed = now.duration_since(last_failure_at);
         match Duration::try_from(passed) {
             Ok(passed) => delay.saturating_sub(passed),
             Err(_) => delay.saturating_add(passed.unsigned_abs()),
@@ -43,11 +43,7 @@ impl FailureRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::default_decision_settings;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(1_800_000_000 + second).unwrap()
-    }
+    use crate::world::{default_decision_settings, sync_time_plus_seconds as at};
 
     /// JOB-37.
     #[test]

@@ -8,8 +8,7 @@ use std::{fmt::Write as _, sync::Arc};
 
 use common::{
     hash::{Fnv1a, safe_encode},
-    intern::Text,
-    meta::{Meta, OwnerRef},
+    prelude::*,
 };
 
 use crate::{
@@ -20,43 +19,40 @@ use crate::{
     objects::{JOBS, Job, condition_types},
 };
 
-/// The maximal length of an object name, in bytes.
+/// The maximum length of an object name, in bytes.
 const MAX_NAME: usize = 253;
-/// The maximal length of a DNS label, such as the name of a template, in bytes.
+/// The maximum length of a DNS label, such as the name of a template, in bytes.
 const MAX_LABEL: usize = 63;
 
 /// Decides whether the Pods of a Job form a gang. Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
 pub fn decide_pod_scheduling(
     snapshot: &Snapshot,
-    situation: &PodSummary,
-    scheduling: Option<&SchedulingObjects>,
+    pod_summary: &PodSummary,
+    scheduling_objects: Option<&SchedulingObjects>,
 ) -> PodScheduling {
     let job = &*snapshot.job;
-    let Some(scheduling) = scheduling.filter(|_| can_form_gang(job)) else { return PodScheduling::OneByOne(None) };
-    let workload = match scheduling.workloads.as_slice() {
-        [] if !is_new(job, situation) => return PodScheduling::OneByOne(Some(NoGangReason::StartedWithoutWorkload)),
-        [] => return PodScheduling::CreateWorkloadAndPodGroup,
-        [workload] => workload,
-        several => return PodScheduling::OneByOne(Some(NoGangReason::SeveralWorkloads(several.len()))),
+    let Some(SchedulingObjects { workloads, pod_groups }) = scheduling_objects.filter(|_| can_form_gang(job)) else {
+        return PodScheduling::OneByOne(None);
     };
-    let name = || Text::new(&workload.metadata.name);
-    if !is_controlled_by(&workload.metadata, job) {
-        return PodScheduling::OneByOne(Some(NoGangReason::NotControlledByJob("Workload", name())));
-    }
-    if workload.pod_group_templates().len() != 1 {
-        return PodScheduling::OneByOne(Some(NoGangReason::UnexpectedTemplateCount(
-            name(),
-            workload.pod_group_templates().len(),
-        )));
-    }
-    match scheduling.pod_groups.as_slice() {
-        [] => PodScheduling::CreatePodGroup(Arc::clone(workload)),
-        [group] if is_controlled_by(&group.metadata, job) => PodScheduling::InPodGroup(Text::new(&group.metadata.name)),
-        [group] => {
-            PodScheduling::OneByOne(Some(NoGangReason::NotControlledByJob("PodGroup", Text::new(&group.metadata.name))))
+    let reason = match workloads.as_slice() {
+        [] if is_new(job, pod_summary) => return PodScheduling::CreateWorkloadAndPodGroup,
+        [] => NoGangReason::StartedWithoutWorkload,
+        [workload] => {
+            let (name, templates) = (Text::new(&workload.metadata.name), workload.pod_group_templates().len());
+            match pod_groups.as_slice() {
+                _ if !is_controlled_by(&workload.metadata, job) => NoGangReason::NotControlledByJob("Workload", name),
+                _ if templates != 1 => NoGangReason::UnexpectedTemplateCount(name, templates),
+                [] => return PodScheduling::CreatePodGroup(Arc::clone(workload)),
+                [group] if is_controlled_by(&group.metadata, job) => {
+                    return PodScheduling::InPodGroup(Text::new(&group.metadata.name));
+                }
+                [group] => NoGangReason::NotControlledByJob("PodGroup", Text::new(&group.metadata.name)),
+                several => NoGangReason::SeveralPodGroups(name, several.len()),
+            }
         }
-        several => PodScheduling::OneByOne(Some(NoGangReason::SeveralPodGroups(name(), several.len()))),
-    }
+        several => NoGangReason::SeveralWorkloads(several.len()),
+    };
+    PodScheduling::OneByOne(Some(reason))
 }
 
 /// Whether the Pods of a Job all run at the same time, and the user has not put them into a scheduling group.
@@ -66,18 +62,18 @@ fn can_form_gang(job: &Job) -> bool {
 }
 
 /// Whether the Job has no Pods, and was never started or suspended. An existing Pod could not join a `PodGroup`.
-fn is_new(job: &Job, situation: &PodSummary) -> bool {
+fn is_new(job: &Job, pod_summary: &PodSummary) -> bool {
     let status = &job.status;
     let counted = status.succeeded != 0 || status.failed != 0;
     let suspended = status.conditions.iter().any(|condition| condition.kind == condition_types::SUSPENDED);
-    situation.pods.is_empty() && status.start_time.is_none() && !counted && !suspended
+    pod_summary.pods.is_empty() && status.start_time.is_none() && !counted && !suspended
 }
 
 /// Whether a deleted Job with the same name controls the object, so that the garbage collector will delete the object.
 pub fn is_left_over_from_deleted_job(object: &Meta, job: &Job) -> bool {
     let api_version = JOBS.api_version();
     let named_alike = |owner: &OwnerRef| {
-        owner.kind == JOBS.kind && *owner.api_version == *api_version && *owner.name == *job.metadata.name
+        owner.kind == JOBS.kind() && *owner.api_version == *api_version && *owner.name == *job.metadata.name
     };
     object.controller().is_some_and(|owner| named_alike(owner) && owner.uid != job.metadata.uid)
 }

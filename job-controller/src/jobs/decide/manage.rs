@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use common::{map::HashSet, pods::deletion_order_without_ranks};
+use common::{pods::deletion_order_without_ranks, prelude::*};
 
-use super::{end, failure::is_pod_failure_counted};
+use super::failure::is_pod_failure_counted;
 use crate::{
     jobs::{
         plan::{
-            ControlledPod, DeletionReason, IndexFailureCounts, JobEnd, JobResult, NewPod, PodCountsAfterScaling,
-            PodSummary, PodToDelete, PodWrites, ScalingDecision,
+            ControlledPod, DeletionReason, IndexFailureCounts, JobResult, NewPod, PodSummary, PodToDelete,
+            ScalingDecision,
         },
         snapshot::{FailureRecord, Snapshot},
     },
@@ -19,130 +19,129 @@ use crate::{
 /// Decides which Pods to create or delete. One plan never does both.
 ///
 /// Upstream: `pkg/controller/job`, `manageJob` and `deleteActivePods`.
-pub fn decide_scaling(snapshot: &Snapshot, situation: &PodSummary) -> ScalingDecision {
+pub fn decide_scaling(snapshot: &Snapshot, pod_summary: &PodSummary) -> ScalingDecision {
     let job = &*snapshot.job;
-    let all = |why: DeletionReason| {
-        situation
-            .active_pod_positions
-            .iter()
-            .map(|position| PodToDelete { pod_position: *position, deletion_reason: why })
-            .collect()
+    let all_active_pods = |deletion_reason: DeletionReason| {
+        let positions = pod_summary.active_pod_positions.iter();
+        positions.map(|position| PodToDelete { pod_position: *position, deletion_reason }).collect()
     };
-    match (&situation.decided_job_end, &snapshot.unseen_writes) {
+    match (pod_summary.decided_job_end.as_ref().map(|end| end.job_result), &snapshot.pending_writes) {
         // If the cache is stale, an active Pod may in fact have failed, and deleting the Pod now would lose the failure.
-        (Some(end), Some(unseen)) if end.job_result == JobResult::Success && unseen.has_stale_objects => {
-            return ScalingDecision::NotAllowed(unseen.description.clone());
+        (Some(JobResult::Success), Some(pending_writes)) if pending_writes.stale_resource.is_some() => {
+            return ScalingDecision::NotAllowed(pending_writes.description.clone());
         }
-        (Some(end), _) if end.job_result == JobResult::Success => {
-            return ScalingDecision::DeleteUncounted(all(DeletionReason::JobEnds));
+        (Some(JobResult::Success), _) => {
+            return ScalingDecision::DeleteUncounted(all_active_pods(DeletionReason::JobEnds));
         }
-        (Some(_), _) => return ScalingDecision::DeleteAsFailed(all(DeletionReason::JobEnds)),
+        (Some(JobResult::Failure), _) => {
+            return ScalingDecision::DeleteAsFailed(all_active_pods(DeletionReason::JobEnds));
+        }
         (None, _) => {}
     }
     if job.metadata.is_deleting() {
         return ScalingDecision::JobTerminating;
     }
-    if let Some(unseen) = &snapshot.unseen_writes {
-        return ScalingDecision::NotAllowed(unseen.description.clone());
+    if let Some(pending_writes) = &snapshot.pending_writes {
+        return ScalingDecision::NotAllowed(pending_writes.description.clone());
     }
     if job.suspend {
-        return ScalingDecision::DeleteSuspended(all(DeletionReason::JobSuspended));
+        return ScalingDecision::DeleteSuspended(all_active_pods(DeletionReason::JobSuspended));
     }
-    let (active, wanted) = (situation.active_pod_positions.len(), wanted_active_pods(job, situation));
-    let mut victims = select_pods_to_delete(job, situation, active.saturating_sub(wanted));
-    if !victims.is_empty() {
-        victims.truncate(snapshot.decision_settings.max_pods_per_sync);
-        return ScalingDecision::ScaleDown(victims);
+    let (active, wanted) = (pod_summary.active_pod_positions.len(), wanted_active_pods(job, pod_summary));
+    let mut pods_to_delete = select_pods_to_delete(job, pod_summary, active.saturating_sub(wanted));
+    if !pods_to_delete.is_empty() {
+        pods_to_delete.truncate(snapshot.decision_settings.max_pods_per_sync);
+        return ScalingDecision::ScaleDown(pods_to_delete);
     }
-    let not_replaced = if job.replaces_pods_only_when_finished() { situation.terminating_pod_count } else { 0 };
+    let not_replaced = if job.replaces_pods_only_when_finished() { pod_summary.terminating_pod_count } else { 0 };
     let missing = wanted.saturating_sub(active + not_replaced);
     match (missing, snapshot.pod_creation_pause) {
         (0, _) => ScalingDecision::NoChange,
         (_, Some(pause)) => ScalingDecision::CreationPaused(pause),
-        (_, None) => decide_creates(snapshot, situation, missing),
+        (_, None) => decide_creates(snapshot, pod_summary, missing),
     }
 }
 
 /// Without `spec.completions`, no new Pods are wanted after the first success.
-fn wanted_active_pods(job: &Job, situation: &PodSummary) -> usize {
+fn wanted_active_pods(job: &Job, pod_summary: &PodSummary) -> usize {
     let parallelism = job.parallelism as usize;
     match job.completions {
-        Some(completions) => (completions as usize).saturating_sub(situation.success_count).min(parallelism),
-        None if situation.success_count > 0 => situation.active_pod_positions.len(),
+        Some(completions) => (completions as usize).saturating_sub(pod_summary.success_count).min(parallelism),
+        None if pod_summary.success_count > 0 => pod_summary.active_pod_positions.len(),
         None => parallelism,
     }
 }
 
 /// Selects the Pods to delete: every Pod with an invalid or duplicate index, and further Pods until `surplus` are selected.
-fn select_pods_to_delete(job: &Job, situation: &PodSummary, surplus: usize) -> Vec<PodToDelete> {
-    let pod = |position: usize| &**situation.pods[position].pod;
+fn select_pods_to_delete(job: &Job, pod_summary: &PodSummary, surplus: usize) -> Vec<PodToDelete> {
+    let pod = |position: usize| &**pod_summary.pods[position].pod;
     let rank = |group: &[usize]| {
         let pods: Vec<&common::pods::Pod> = group.iter().map(|position| pod(*position)).collect();
         deletion_order_without_ranks(&pods).into_iter().map(|ranked| group[ranked]).collect::<Vec<usize>>()
     };
-    let mut victims = Vec::new();
-    let mut rest = situation.active_pod_positions.clone();
+    let mut pods_to_delete = Vec::new();
+    let mut delete = |pod_position: usize, deletion_reason: DeletionReason| {
+        pods_to_delete.push(PodToDelete { pod_position, deletion_reason });
+    };
+    let mut rest = pod_summary.active_pod_positions.clone();
+    let active = rest.len();
     if job.is_indexed() {
         let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for position in rest.drain(..) {
-            match situation.pods[position].pod.completion_index.filter(|index| *index < job.index_count()) {
+            match pod_summary.pods[position].pod.completion_index.filter(|index| *index < job.index_count()) {
                 Some(index) => groups.entry(index).or_default().push(position),
-                None => {
-                    victims.push(PodToDelete { pod_position: position, deletion_reason: DeletionReason::InvalidIndex });
-                }
+                None => delete(position, DeletionReason::InvalidIndex),
             }
         }
         for group in groups.into_values() {
             let mut ranked = if group.len() > 1 { rank(&group) } else { group };
             rest.extend(ranked.pop());
-            victims.extend(ranked.into_iter().map(|position| PodToDelete {
-                pod_position: position,
-                deletion_reason: DeletionReason::DuplicateIndex,
-            }));
+            for position in ranked {
+                delete(position, DeletionReason::DuplicateIndex);
+            }
         }
     }
-    if victims.len() < surplus {
-        let more = rank(&rest).into_iter().take(surplus - victims.len());
-        victims.extend(
-            more.map(|position| PodToDelete { pod_position: position, deletion_reason: DeletionReason::TooManyPods }),
-        );
+    let missing = surplus.saturating_sub(active - rest.len());
+    if missing > 0 {
+        for position in rank(&rest).into_iter().take(missing) {
+            delete(position, DeletionReason::TooManyPods);
+        }
     }
-    victims
+    pods_to_delete
 }
 
-fn decide_creates(snapshot: &Snapshot, situation: &PodSummary, missing: usize) -> ScalingDecision {
-    let (job, limits, now) = (&*snapshot.job, &snapshot.decision_settings, snapshot.now);
-    let count = missing.min(limits.max_pods_per_sync);
+fn decide_creates(snapshot: &Snapshot, pod_summary: &PodSummary, missing_pods: usize) -> ScalingDecision {
+    let (job, decision_settings, now) = (&*snapshot.job, &snapshot.decision_settings, snapshot.now);
+    let count = missing_pods.min(decision_settings.max_pods_per_sync);
+    let postpone = |remaining_backoff: Duration| ScalingDecision::PostponeCreate {
+        missing_pods,
+        remaining_backoff: remaining_backoff.max(decision_settings.sync_batch_period),
+    };
     if job.backoff_limit_per_index.is_none() {
-        let wait = situation.failure_record.remaining_backoff(limits, now);
-        if !wait.is_zero() {
-            return ScalingDecision::PostponeCreate {
-                missing_pods: missing,
-                remaining_backoff: wait.max(limits.sync_batch_period),
-            };
+        let remaining_backoff = pod_summary.failure_record.remaining_backoff(decision_settings, now);
+        if !remaining_backoff.is_zero() {
+            return postpone(remaining_backoff);
         }
     }
     if !job.is_indexed() {
-        return ScalingDecision::Create {
-            pods: vec![NewPod::default(); count],
-            missing_pods: missing,
-            remaining_backoff: None,
-        };
+        let pods = vec![NewPod::default(); count];
+        return ScalingDecision::Create { pods, missing_pods, remaining_backoff: None };
     }
-    let mut taken: HashSet<u32> = situation
+    let mut taken: HashSet<u32> = pod_summary
         .active_pod_positions
         .iter()
-        .filter_map(|position| situation.pods[*position].pod.completion_index)
+        .filter_map(|position| pod_summary.pods[*position].pod.completion_index)
         .collect();
     if job.replaces_pods_only_when_finished() {
-        let terminating = situation.pods.iter().filter(|own| own.pod.is_terminating());
-        taken.extend(terminating.filter_map(|own| own.pod.completion_index));
+        let terminating = pod_summary.pods.iter().filter(|controlled| controlled.pod.is_terminating());
+        taken.extend(terminating.filter_map(|controlled| controlled.pod.completion_index));
     }
-    let mut unavailable = situation.completed_index_set.clone().with_indexes(taken);
-    if let Some(failed) = &situation.failed_index_set {
+    let mut unavailable = pod_summary.completed_index_set.clone().with_indexes(taken);
+    if let Some(failed) = &pod_summary.failed_index_set {
         unavailable = unavailable.union(failed);
     }
-    let (mut pods, mut wait) = (Vec::new(), None::<Duration>);
+    let mut pods = Vec::new();
+    let mut shortest_backoff = None::<Duration>;
     for index in unavailable.missing_indexes(job.index_count()) {
         if pods.len() == count {
             break;
@@ -152,62 +151,37 @@ fn decide_creates(snapshot: &Snapshot, situation: &PodSummary, missing: usize) -
             continue;
         }
         // The back-off of an index delays no other index.
-        let last = situation.predecessor_position_by_index.get(&index).map(|position| &situation.pods[*position]);
-        let delay = last.map_or(Duration::ZERO, |last| {
-            let failures = last.pod.total_index_failure_count().saturating_add(1);
-            FailureRecord { failure_count_since_success: failures, last_failure_at: Some(last.finished_at) }
-                .remaining_backoff(limits, now)
+        let predecessor =
+            pod_summary.predecessor_position_by_index.get(&index).map(|position| &pod_summary.pods[*position]);
+        let backoff = predecessor.map_or(Duration::ZERO, |predecessor| {
+            let failures = predecessor.pod.total_index_failure_count().saturating_add(1);
+            FailureRecord { failure_count_since_success: failures, last_failure_at: Some(predecessor.finished_at) }
+                .remaining_backoff(decision_settings, now)
         });
-        if delay.is_zero() {
-            pods.push(NewPod {
-                completion_index: Some(index),
-                index_failure_counts: Some(inherited_failures(job, last)),
-            });
+        if backoff.is_zero() {
+            let index_failure_counts = Some(inherited_failures(job, predecessor));
+            pods.push(NewPod { completion_index: Some(index), index_failure_counts });
         } else {
-            wait = Some(wait.map_or(delay, |shortest| shortest.min(delay)));
+            shortest_backoff = Some(shortest_backoff.map_or(backoff, |shortest| shortest.min(backoff)));
         }
     }
-    let wait = wait.map(|wait| wait.max(limits.sync_batch_period));
-    match (pods.is_empty(), wait) {
-        (true, None) => ScalingDecision::NoIndexLeft { missing_pods: missing },
-        (true, Some(wait)) => ScalingDecision::PostponeCreate { missing_pods: missing, remaining_backoff: wait },
-        (false, wait) => ScalingDecision::Create { pods, missing_pods: missing, remaining_backoff: wait },
+    match (pods.is_empty(), shortest_backoff) {
+        (true, None) => ScalingDecision::NoIndexLeft { missing_pods },
+        (true, Some(shortest_backoff)) => postpone(shortest_backoff),
+        (false, shortest_backoff) => ScalingDecision::Create {
+            pods,
+            missing_pods,
+            remaining_backoff: shortest_backoff.map(|backoff| backoff.max(decision_settings.sync_batch_period)),
+        },
     }
 }
 
 /// Returns the failure counters of a new Pod: the counters of the Pod that it replaces, plus the failure of that Pod.
-fn inherited_failures(job: &Job, last: Option<&ControlledPod>) -> IndexFailureCounts {
-    let Some(ControlledPod { pod, .. }) = last else { return IndexFailureCounts::default() };
+fn inherited_failures(job: &Job, controlled_pod: Option<&ControlledPod>) -> IndexFailureCounts {
+    let Some(ControlledPod { pod, .. }) = controlled_pod else { return IndexFailureCounts::default() };
     let counted = is_pod_failure_counted(job, pod);
     IndexFailureCounts {
         failure_count: pod.index_failure_count.saturating_add(u32::from(counted)),
         ignored_failure_count: pod.index_ignored_failure_count.saturating_add(u32::from(!counted)),
-    }
-}
-
-/// Returns the Pod counts after `writes`, and the end of the Job if the status may announce the end.
-pub fn pod_counts_after_scaling(
-    snapshot: &Snapshot,
-    situation: &PodSummary,
-    manage: &ScalingDecision,
-    writes: &PodWrites,
-) -> PodCountsAfterScaling {
-    let job = &*snapshot.job;
-    let active =
-        (situation.active_pod_positions.len() + writes.created_pod_count).saturating_sub(writes.deleted_pod_count);
-    let end_to_write = match manage {
-        // After the end of the Job, a Pod that is not deleted yet, or that the cache does not show yet, would never be counted.
-        ScalingDecision::DeleteAsFailed(victims) | ScalingDecision::DeleteUncounted(victims) => {
-            let clear = writes.deleted_pod_count == victims.len() && snapshot.unseen_writes.is_none();
-            situation.decided_job_end.clone().filter(|_| clear)
-        }
-        _ if situation.decided_job_end.is_some() => None,
-        _ => end::is_job_complete(job, situation, active).then(JobEnd::for_reached_completions),
-    };
-    PodCountsAfterScaling {
-        active_pod_count: active,
-        ready_pod_count: situation.ready_pod_count.saturating_sub(writes.deleted_ready_pod_count),
-        terminating_pod_count: situation.terminating_pod_count + writes.deleted_pod_count,
-        job_end_to_write: end_to_write,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{map::HashSet, meta::Uid, pods::Phase};
+use common::{pods::Phase, prelude::*};
 use jiff::Timestamp;
 
 use super::{
@@ -18,19 +18,19 @@ use crate::{
     objects::{CachedPod, Job},
 };
 
-/// Returns the Pods that the Job keeps, and the Pods `adopted` in this sync.
-pub fn controlled_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> Vec<ControlledPod> {
-    let own = |pod: &SharedPod, adopted: bool| ControlledPod {
+/// Returns the Pods that the Job keeps, and the `adopted_pods` of this sync.
+pub fn controlled_pods(snapshot: &Snapshot, adopted_pods: &[SharedPod]) -> Vec<ControlledPod> {
+    let controlled = |pod: &SharedPod, is_adopted: bool| ControlledPod {
         pod: Arc::clone(pod),
-        has_tracking_finalizer: adopted || pod.has_tracking_finalizer,
+        has_tracking_finalizer: is_adopted || pod.has_tracking_finalizer,
         is_finalizer_removed_by_process: snapshot.pod_uids_with_removed_finalizer.contains(&pod.meta().uid),
         finished_at: snapshot
             .pod_finish_first_seen_at
             .get(&pod.meta().uid)
             .map_or(pod.finished_at, |seen| pod.finished_at.min(*seen)),
     };
-    let kept = snapshot.pod_claims.to_keep.iter().map(|pod| own(pod, false));
-    kept.chain(adopted.iter().map(|pod| own(pod, true))).collect()
+    let kept = snapshot.pod_claims.to_keep.iter().map(|pod| controlled(pod, false));
+    kept.chain(adopted_pods.iter().map(|pod| controlled(pod, true))).collect()
 }
 
 /// Returns the failed indexes in the stored status; empty without `spec.backoffLimitPerIndex`.
@@ -90,13 +90,14 @@ impl PodSummary {
         if !end.is_newly_decided {
             return Some(stored_failed_indexes(&snapshot.job).without_indexes(&self.completed_index_set));
         }
-        let deleted_at =
-            |own: &ControlledPod| own.pod.meta().deletion_timestamp.filter(|_| own.pod.phase != Phase::Succeeded);
+        let deleted_at = |controlled_pod: &ControlledPod| {
+            controlled_pod.pod.meta().deletion_timestamp.filter(|_| controlled_pod.pod.phase != Phase::Succeeded)
+        };
         let mut deletion_times: Vec<Timestamp> = self.pods.iter().filter_map(deleted_at).collect();
         deletion_times.sort_unstable();
         deletion_times.dedup();
         let deleted_before = |time: Timestamp| {
-            let pods = self.pods.iter().filter(|own| deleted_at(own).is_none_or(|at| at < time));
+            let pods = self.pods.iter().filter(|controlled_pod| deleted_at(controlled_pod).is_none_or(|at| at < time));
             Self::count_all(snapshot, pods.cloned().collect())
         };
         let first = deletion_times.partition_point(|time| deleted_before(*time).decided_job_end.is_none());
@@ -115,12 +116,12 @@ impl PodSummary {
             c.still_has_finalizer() && job.accepts_index_of(&c.pod) && !named_uids.contains(&c.pod.meta().uid)
         };
         let (mut succeeded, mut failed, mut ignored) = (Vec::new(), Vec::new(), 0);
-        for own in self.pods.iter().filter(is_new) {
-            let pod = &*own.pod;
+        for controlled_pod in self.pods.iter().filter(is_new) {
+            let pod = &*controlled_pod.pod;
             if pod.phase == Phase::Succeeded {
-                succeeded.push(own.finished_at);
+                succeeded.push(controlled_pod.finished_at);
             } else if is_pod_failed(job, pod) {
-                failed.push(own.finished_at);
+                failed.push(controlled_pod.finished_at);
                 ignored += usize::from(!is_pod_failure_counted(job, pod));
             }
         }
@@ -170,16 +171,20 @@ impl PodSummary {
                 || self.failed_index_set.as_ref().is_some_and(|set| set.contains(index))
         };
         let mut predecessors: BTreeMap<u32, usize> = BTreeMap::new();
-        for (position, own) in self.pods.iter().enumerate() {
-            let pod = &*own.pod;
+        for (position, controlled_pod) in self.pods.iter().enumerate() {
+            let pod = &*controlled_pod.pod;
             let Some(index) = pod.completion_index.filter(|index| *index < job.index_count()) else { continue };
-            if !own.still_has_finalizer() || !is_pod_failed(job, pod) || is_finished(index) || active.contains(&index) {
+            if !controlled_pod.still_has_finalizer()
+                || !is_pod_failed(job, pod)
+                || is_finished(index)
+                || active.contains(&index)
+            {
                 continue;
             }
             let replaces = |other: &usize| {
                 let other = &self.pods[*other];
                 other.pod.total_index_failure_count() <= pod.total_index_failure_count()
-                    && other.finished_at <= own.finished_at
+                    && other.finished_at <= controlled_pod.finished_at
             };
             if predecessors.get(&index).is_none_or(replaces) {
                 predecessors.insert(index, position);

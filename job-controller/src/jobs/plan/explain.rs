@@ -2,14 +2,14 @@
 
 use std::{fmt, time::Duration};
 
-use common::controller::ExplainPlan;
+use common::prelude::SyncPlan;
 
-use super::{ControlledPod, Plan, PodScheduling, PodSummary, ScalingDecision, SkipReason, SyncPlan};
+use super::{ControlledPod, JobSyncPlan, Plan, PodScheduling, PodSummary, ScalingDecision, SkipReason};
 
-/// The maximal number of Pods that an explanation lists by name.
+/// The maximum number of Pods that an explanation lists by name.
 const MAX_LISTED_PODS: usize = 10;
 
-impl ExplainPlan for Plan {
+impl SyncPlan for Plan {
     fn situation(&self) -> String {
         let job = &self.job;
         let wanted = match job.completions {
@@ -17,62 +17,62 @@ impl ExplainPlan for Plan {
             Some(completions) => format!("{completions} completions"),
             None => "any completion".to_owned(),
         };
-        let numbers = self.sync_plan.as_ref().map_or_else(|_| String::new(), |sync| format!(": {}", sync.pod_summary));
+        let numbers =
+            self.sync_plan.as_ref().map_or_else(|_| String::new(), |sync_plan| format!(": {}", sync_plan.pod_summary));
         format!("{wanted} wanted, {} Pods at once{numbers}", job.parallelism)
     }
 
     fn wait_reasons(&self) -> Vec<String> {
-        let SyncPlan {
-            pod_summary: s,
-            pod_scheduling: gang,
-            scaling_decision: manage,
-            pod_counts_after_scaling: managed,
-            ..
-        } = match &self.sync_plan {
-            Ok(sync) => sync,
+        let sync_plan = match &self.sync_plan {
+            Ok(sync_plan) => sync_plan,
             Err(SkipReason::Finished) => return Vec::new(),
             Err(why) => return vec![format!("the Job is not synced: {why}")],
         };
+        let JobSyncPlan { pod_summary, scaling_decision, first_status_write, .. } = sync_plan;
         let mut out = Vec::new();
-        match manage {
+        match scaling_decision {
             ScalingDecision::NotAllowed(why) => out.push(format!("Pods are neither created nor deleted: {why}")),
             ScalingDecision::CreationPaused(pause) => out.push(format!("no Pods are created: {pause}")),
             ScalingDecision::JobTerminating => {
                 out.push("the Job is terminating: the garbage collector deletes its Pods".to_owned());
             }
-            ScalingDecision::PostponeCreate { missing_pods: missing, remaining_backoff: wait } => {
+            ScalingDecision::PostponeCreate { missing_pods, remaining_backoff } => {
+                let delay = format_whole_seconds(*remaining_backoff);
                 out.push(format!(
-                    "{missing} Pods are missing, the next is created in {} because of failures",
-                    format_whole_seconds(*wait)
+                    "{missing_pods} Pods are missing, the next is created in {delay} because of failures"
                 ));
             }
-            ScalingDecision::Create { remaining_backoff: Some(wait), .. } => {
-                out.push(format!("a failed index gets its next Pod in {}", format_whole_seconds(*wait)));
+            ScalingDecision::Create { remaining_backoff: Some(remaining_backoff), .. } => {
+                let delay = format_whole_seconds(*remaining_backoff);
+                out.push(format!("a failed index gets its next Pod in {delay}"));
             }
             ScalingDecision::DeleteSuspended(_) => out.push("the Job is suspended".to_owned()),
-            ScalingDecision::NoIndexLeft { missing_pods: missing } => {
-                out.push(format!("{missing} Pods are missing, but no index is left for them"));
+            ScalingDecision::NoIndexLeft { missing_pods } => {
+                out.push(format!("{missing_pods} Pods are missing, but no index is left for them"));
             }
             _ => {}
         }
-        if let Some(end) = &managed.job_end_to_write {
-            if managed.terminating_pod_count > 0 {
-                let (terminal, count) = (end.terminal_condition_type(), managed.terminating_pod_count);
-                out.push(format!("{terminal} ({}) once {count} terminating Pods have finished", end.reason));
+        if let Some(job_end) = &first_status_write.job_end_to_write {
+            if let Some(terminating @ 1..) = first_status_write.status.terminating {
+                let (terminal, reason) = (job_end.terminal_condition_type(), &job_end.reason);
+                out.push(format!("{terminal} ({reason}) once {terminating} terminating Pods have finished"));
             }
-        } else if !s.active_pod_positions.is_empty() {
-            out.push(format!("{} Pods are still active", s.active_pod_positions.len()));
+        } else if !pod_summary.active_pod_positions.is_empty() {
+            out.push(format!("{} Pods are still active", pod_summary.active_pod_positions.len()));
         }
         if self.job.replaces_pods_only_when_finished()
-            && s.terminating_pod_count > 0
-            && managed.job_end_to_write.is_none()
+            && pod_summary.terminating_pod_count > 0
+            && first_status_write.job_end_to_write.is_none()
         {
-            out.push(format!("{} terminating Pods are replaced once they have finished", s.terminating_pod_count));
+            out.push(format!(
+                "{} terminating Pods are replaced once they have finished",
+                pod_summary.terminating_pod_count
+            ));
         }
-        if let PodScheduling::OneByOne(Some(why)) = gang {
-            out.push(format!("Pods are scheduled one by one, not as a gang: {why}"));
+        if let PodScheduling::OneByOne(Some(reason)) = &sync_plan.pod_scheduling {
+            out.push(format!("Pods are scheduled one by one, not as a gang: {reason}"));
         }
-        out.extend(self.pods_without_valid_index(&s.pods));
+        out.extend(self.pods_without_valid_index(&pod_summary.pods));
         out
     }
 

@@ -1,4 +1,4 @@
-use common::{clock::Clock, meta::ResourceVersion, queue::BackoffSettings};
+use common::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -34,15 +34,16 @@ fn fixture() -> Fixture {
     let queue = || Queue::new(clock.clone(), BackoffSettings::default(), None);
     let orphans = Queue::new(clock.clone(), BackoffSettings::default(), None);
     let metrics = JobMetrics::new(&common::metrics::Metrics::new());
-    let pods = Arc::default();
-    let memory = JobMemoryByUid::default();
+    let pods: Arc<Store<CachedPod>> = Arc::default();
+    let ledger = Ledger::new(clock.clone(), Duration::from_secs(300));
+    ledger.add_cache(pods.clone());
     Fixture {
         watch: EventHandlers {
             job_queue: queue(),
             orphan_queue: orphans,
             job_store: jobs,
             pod_store: pods,
-            memory,
+            ledger,
             metrics,
             sync_batch_period: Duration::from_secs(1),
         },
@@ -174,8 +175,10 @@ async fn a_job_is_enqueued_at_once_unless_only_its_status_changed() {
 async fn a_job_that_waits_for_own_writes_is_enqueued_when_the_cache_shows_them() {
     let fixture = fixture();
     let job = Uid::new("u-job");
-    fixture.watch.memory.set_awaited_write(&job, Some((CachedPod::RESOURCE, ResourceVersion::parse("20"))));
     fixture.watch.pod_store.replace_objects_for_tests(vec![], ResourceVersion::parse("19"));
+    fixture.watch.ledger.record_write(&job, CachedPod::RESOURCE, ResourceVersion::parse("20"));
+    let key = NamespacedName::new("shop", "j");
+    assert!(fixture.watch.ledger.check(&job, &key, WaitPolicy::WrittenVersions, HashSet::default).is_err());
     assert_eq!(fixture.queued_after(&CacheEvent::Added(pod("p").build())), ["j in 1"]);
     fixture.watch.pod_store.replace_objects_for_tests(vec![], ResourceVersion::parse("20"));
     assert_eq!(fixture.queued_after(&CacheEvent::Added(pod("p").build())), ["j", "j in 1"]);

@@ -1,12 +1,9 @@
-use std::{collections::BTreeMap, time::Duration};
-
-use common::controller::ExplainPlan as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    garbage::{act::act, plan::PAUSE_AFTER_PARTIAL_PASS, quarantine::NodeQuarantine, snapshot::PodGcSettings},
+    garbage::PodGarbageCollector,
     world::{self, garbage_snapshot as empty, node_with_conditions_and_taints, text_set},
 };
 
@@ -47,7 +44,8 @@ fn with_ended(mut pods: Vec<Arc<CachedPod>>, threshold: i64) -> Snapshot {
 
 /// Returns the lines with requests that `/debug/explain` shows for a plan.
 fn actions(plan: &Plan) -> Vec<String> {
-    let forecast = common::io::forecast_sync(Timestamp::UNIX_EPOCH, async |io| act(plan, io).await);
+    let forecast =
+        common::io::forecast_sync(Timestamp::UNIX_EPOCH, async |io| PodGarbageCollector::act(&empty(), plan, io).await);
     forecast.request_account.map(|account| account.describe_writes()).unwrap_or_default()
 }
 

@@ -22,7 +22,7 @@ fn a_set_whose_pods_fail_delays_creations() {
         assert_eq!(deed(&world), at_once, "{active} of {wanted}");
         world.failed_pod_backoff = Some(failing(4, 8));
         assert_eq!(deed(&world), then, "{active} of {wanted}");
-        assert_eq!(deed(&world.clone().with_unobserved_write()), "not allowed");
+        assert_eq!(deed(&world.clone().with_pending_writes()), "not allowed");
         assert_eq!(deed(&world.with_terminating_set()), "not allowed");
     }
 }

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use crate::{
-    decide::{history, revisions::with_created_revision},
+    decide::revisions::{revisions_to_delete, with_created_revision},
     plan::revisions::{RevisionWrite, TemplateSource},
     world::{World, empty_set, pod, template, world},
 };
@@ -88,7 +88,7 @@ fn unused_revisions_are_kept_up_to_the_limit() {
         let world = versions.iter().enumerate().fold(world, |world, (at, v)| world.revision(v, 2 + at as i64));
         let world = world.spec("revisionHistoryLimit", json!(limit));
         let (plan, snapshot) = (world.plan(), world.snapshot());
-        let forgotten = history::revisions_to_delete(&snapshot.set, &plan.revisions, &snapshot.pods.to_keep);
+        let forgotten = revisions_to_delete(&snapshot.set, &plan.revisions, &snapshot.pods.to_keep);
         forgotten.iter().map(|r| r.meta.name.to_string()).collect::<Vec<_>>()
     };
     let (old, at_rest) = (["b", "c", "d", "e"], || world(1));
@@ -112,7 +112,7 @@ fn a_terminating_revision_is_not_deleted_again() {
     }
     let world = world.spec("revisionHistoryLimit", json!(1));
     let (plan, snapshot) = (world.plan(), world.snapshot());
-    let forgotten = history::revisions_to_delete(&snapshot.set, &plan.revisions, &snapshot.pods.to_keep);
+    let forgotten = revisions_to_delete(&snapshot.set, &plan.revisions, &snapshot.pods.to_keep);
     assert_eq!(forgotten.iter().map(|revision| &*revision.meta.name).collect::<Vec<_>>(), ["web-c"]);
 }
 
@@ -121,7 +121,7 @@ fn a_terminating_revision_is_not_deleted_again() {
 fn chosen_revisions_are_never_deleted() {
     let world = world(1).rollout_to("b").spec("revisionHistoryLimit", json!(0));
     let (plan, snapshot) = (world.plan(), world.snapshot());
-    assert!(history::revisions_to_delete(&snapshot.set, &plan.revisions, &[]).is_empty());
+    assert!(revisions_to_delete(&snapshot.set, &plan.revisions, &[]).is_empty());
 }
 
 /// STATEFULSET-36.

@@ -14,8 +14,7 @@ struct Thing {
 }
 
 impl Object for Thing {
-    const RESOURCE: Resource =
-        Resource { group: "", version: "v1", plural: "things", kind: "Thing", is_namespaced: true };
+    const RESOURCE: Resource = Resource::namespaced("", "v1", "things", "Thing");
     type Indexes = ();
     fn meta(&self) -> &Meta {
         &self.metadata

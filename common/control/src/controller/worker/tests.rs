@@ -6,25 +6,25 @@ use super::*;
 use crate::{
     api::Api,
     clock::Clock,
-    controller::ExplainPlan,
+    controller::SyncPlan,
     events::EventRecorder,
     gate::{WriteGateKeeper, closed_write_gate},
-    io::{Request, RequestBody, Requeue, SyncError},
+    io::{Request, RequestBody, Requeue, SyncError, SyncErrorClass},
     leader::LEASES,
     meta::{Meta, NamespacedName},
     metrics::Metrics,
-    queue::{BackoffSettings, Priority},
+    queue::Priority,
     settings::OperatorSettings,
 };
 
 fn trouble(retry: RetryPolicy) -> SyncError {
-    SyncError::new("trouble", "in trouble").with_retry_policy(retry)
+    SyncError::new(SyncErrorClass::Plan, "in trouble").with_retry_policy(retry)
 }
 
 /// A plan that the name in its key determines: the key `every-60` comes back each minute; the plan of `huge` has 10,000 lines.
 struct ScriptedPlan(String);
 
-impl ExplainPlan for ScriptedPlan {
+impl SyncPlan for ScriptedPlan {
     fn situation(&self) -> String {
         format!("key {}", self.0)
     }
@@ -42,21 +42,12 @@ impl ExplainPlan for ScriptedPlan {
     }
 }
 
-/// A note that changes nothing. `act` gets the next move of the script by observing again.
-struct NextMove;
-
-impl MemoryNote for NextMove {
-    type Query = ();
-    type NewState = Option<ScriptedMove>;
-}
-
 struct ScriptedController {
     clock: Clock,
     /// One move for each call of `act`, in order. Calls after the last move succeed.
     script: Mutex<VecDeque<ScriptedMove>>,
     acts: Mutex<Vec<(String, u128)>>,
     started: crate::clock::Instant,
-    cache: Cache,
 }
 
 #[derive(Clone, Copy)]
@@ -72,33 +63,34 @@ impl Controller for ScriptedController {
     type Key = NamespacedName;
     type Snapshot = String;
     type Plan = ScriptedPlan;
-    type Note = NextMove;
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("test_stale_sync_skips_total");
 
-    fn observe(&self, key: &NamespacedName, _now: Timestamp) -> Result<Observation<String>, SyncError> {
-        Ok(match &*key.name {
-            "gone" => Observation::Gone,
-            "behind" => Observation::Waiting {
+    fn observe(&self, key: &NamespacedName, _now: Timestamp) -> Result<String, NoSnapshot> {
+        match &*key.name {
+            "gone" => Err(NoSnapshot::Gone),
+            "behind" => Err(NoSnapshot::Waiting {
                 why: "own writes".to_owned(),
                 max_wait: Duration::from_secs(300),
                 stale_resource: Some(LEASES),
-            },
-            name => Observation::Ready(name.to_owned()),
-        })
+            }),
+            name => Ok(name.to_owned()),
+        }
     }
 
     fn decide(snapshot: &String) -> ScriptedPlan {
         ScriptedPlan(snapshot.clone())
     }
 
-    async fn act(name: &String, plan: &ScriptedPlan, io: Io<'_, NextMove>) -> Result<Requeue, SyncError> {
+    async fn act(name: &String, plan: &ScriptedPlan, io: Io<'_, Self>) -> Result<Requeue, SyncError> {
         if plan.is_notable() {
             return Ok(Requeue::AfterPlannedDelay);
         }
         let meta = Meta { name: name.as_str().into(), ..Meta::default() };
         // This request fails. It is needed because a sync that forecasts no request does not run against the server.
         let _ = io.send(Request::patch_status(LEASES, &meta, RequestBody::default()).with_verb_text("obey")).await;
-        let Some(next) = io.observe_again(()) else { return Ok(Requeue::AfterPlannedDelay) };
+        let Some(next) = io.observe_again(|controller| Some(controller.next_move(name))) else {
+            return Ok(Requeue::AfterPlannedDelay);
+        };
         match next {
             Some(ScriptedMove::Fail) => Err(trouble(RetryPolicy::Backoff)),
             Some(ScriptedMove::GiveUp) => Err(trouble(RetryPolicy::NextEvent)),
@@ -112,17 +104,16 @@ impl Controller for ScriptedController {
         }
     }
 
-    fn synced_object(name: &String) -> (InvolvedObject, Uid) {
-        (InvolvedObject::default(), Uid::new(name))
+    fn object(name: &String) -> InvolvedObject {
+        InvolvedObject { uid: Uid::new(name), ..InvolvedObject::default() }
     }
+}
 
-    fn observe_again(&self, name: &String, (): ()) -> Option<Option<ScriptedMove>> {
-        self.acts.lock().push((name.clone(), (self.clock.monotonic_now() - self.started).as_millis()));
-        Some(self.script.lock().pop_front())
-    }
-
-    fn informers(&self) -> Vec<&dyn AnyInformer> {
-        vec![&self.cache]
+impl ScriptedController {
+    /// Records a call of `act`, and returns the next move of the script.
+    fn next_move(&self, name: &str) -> Option<ScriptedMove> {
+        self.acts.lock().push((name.to_owned(), (self.clock.monotonic_now() - self.started).as_millis()));
+        self.script.lock().pop_front()
     }
 }
 
@@ -131,6 +122,12 @@ impl Controller for ScriptedController {
 struct Cache {
     lost: Mutex<Option<String>>,
     replays: AtomicUsize,
+}
+
+impl AsRef<dyn AnyInformer> for Cache {
+    fn as_ref(&self) -> &(dyn AnyInformer + 'static) {
+        self
+    }
 }
 
 impl AnyInformer for Cache {
@@ -170,6 +167,7 @@ struct LoopWorld {
     keeper: WriteGateKeeper,
     clock: Clock,
     puppet: Arc<ScriptedController>,
+    cache: Arc<Cache>,
     running: Arc<Loop<ScriptedController>>,
 }
 
@@ -189,6 +187,7 @@ fn context(settings: OperatorSettings) -> (WriteGateKeeper, LoopContext) {
         write_sampler: None,
         sync_callbacks: None,
         shared_values: crate::runtime::SharedValues::default(),
+        parts: crate::runtime::LoopParts::default(),
     };
     (keeper, context)
 }
@@ -201,11 +200,12 @@ fn world(settings: OperatorSettings, script: &[ScriptedMove]) -> LoopWorld {
         script: Mutex::new(script.iter().copied().collect()),
         acts: Mutex::default(),
         started: clock.monotonic_now(),
-        cache: Cache::default(),
     });
-    let queue = context.new_queue("test", BackoffSettings::default());
+    let cache = Arc::new(Cache::default());
+    context.parts.add_informer(Arc::<Cache>::clone(&cache));
+    let queue = context.new_queue("test");
     let running = Loop::start("test", context, Arc::clone(&puppet), queue, 2);
-    LoopWorld { keeper, clock, puppet, running }
+    LoopWorld { keeper, clock, puppet, cache, running }
 }
 
 impl LoopWorld {
@@ -237,10 +237,10 @@ async fn a_standby_that_dropped_keys_replays_its_caches_when_it_leads() {
             world.add(&key.to_string());
         }
         world.after(60).await;
-        assert_eq!(world.puppet.cache.replays.load(Ordering::Relaxed), 0);
+        assert_eq!(world.cache.replays.load(Ordering::Relaxed), 0);
         world.keeper.open_without_deadline();
         world.after(1).await;
-        assert_eq!(world.puppet.cache.replays.load(Ordering::Relaxed), replays, "{keys}");
+        assert_eq!(world.cache.replays.load(Ordering::Relaxed), replays, "{keys}");
     }
 }
 
@@ -441,9 +441,9 @@ async fn an_invalid_key_is_reported() {
 async fn readiness_names_a_cache_that_lost_touch_until_it_recovers() {
     let world = world(OperatorSettings::new(), &[]);
     assert_eq!(world.running.check_ready(), Ok(()));
-    *world.puppet.cache.lost.lock() = Some("no list or watch of leases for 91s: refused".to_owned());
+    *world.cache.lost.lock() = Some("no list or watch of leases for 91s: refused".to_owned());
     assert_eq!(world.running.check_ready(), Err("test: no list or watch of leases for 91s: refused".to_owned()));
-    *world.puppet.cache.lost.lock() = None;
+    *world.cache.lost.lock() = None;
     assert_eq!(world.running.check_ready(), Ok(()));
 }
 

@@ -22,7 +22,7 @@ fn revision(version: &str, owner: &str) -> Value {
 }
 
 /// Stores a revision and records the outcome as an Event.
-async fn store(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
+async fn store(io: Io<'_, Memory>) -> Result<Requeue, SyncError> {
     let outcome =
         match RevisionStoreRequest::new(owner(), "web-1", data(), String::new()).send(RequestBody::default(), io).await
         {
@@ -49,10 +49,10 @@ async fn a_revision_whose_name_is_taken_is_compared() {
     let world = world(granting);
     world.run(store).await.0.unwrap();
     assert_eq!(world.requests(), ["POST controllerrevisions"]);
-    assert!(world.ledger.may_have_unseen_write(&Uid::new("SET"), CONTROLLER_REVISIONS));
+    assert!(world.ledger.may_have_unseen_write(&Uid::new("SET"), &CONTROLLER_REVISIONS));
 }
 
-async fn store_if_still_there(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
+async fn store_if_still_there(io: Io<'_, Memory>) -> Result<Requeue, SyncError> {
     let store = RevisionStoreRequest::new(owner(), "web-1", data(), String::new()).only_if_owner_exists();
     let _ = store.send(RequestBody::default(), io).await;
     Ok(Requeue::AfterPlannedDelay)
@@ -81,10 +81,10 @@ async fn no_revision_is_stored_for_an_owner_that_does_not_exist() {
 }
 
 /// Gives the revision `web-1` the serial number 3, and then deletes the revision.
-async fn renumber(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
+async fn renumber(io: Io<'_, Memory>) -> Result<Requeue, SyncError> {
     let revision = Meta { name: "web-1".into(), uid: Uid::new("web-1"), ..pod("web-1").0.clone() };
     let renumbered = RevisionChange::set_revision_number(owner(), &revision, 3, io).await;
-    renumbered.map_err(|refused| SyncError::new("refused", format!("{refused:?}")))?;
+    renumbered.map_err(|refused| SyncError::new(SyncErrorClass::Conflict, format!("{refused:?}")))?;
     delete_revision(&revision, "it is unused", "cannot delete", io).await?;
     Ok(Requeue::AfterPlannedDelay)
 }

@@ -114,12 +114,12 @@ fn flags_without_effect(definition: &ProgramDefinition) -> impl Iterator<Item = 
 /// Returns a warning that names the flags on the command line that have no effect; `None` if there is no such flag.
 pub(super) fn warning_for_flags_without_effect(
     definition: &ProgramDefinition,
-    given: &FlagValues<'_>,
+    values: &FlagValues<'_>,
 ) -> Option<String> {
     let without_effect: Vec<String> = flags_without_effect(definition)
-        .filter(|(name, _)| given.0.value_source(name) == Some(ValueSource::CommandLine))
+        .filter(|(name, _)| values.0.value_source(name) == Some(ValueSource::CommandLine))
         // A boolean flag with the default value needs no warning.
-        .filter(|(name, kind)| !matches!(kind, Switch(default) if given.get::<bool>(name) == *default))
+        .filter(|(name, kind)| !matches!(kind, Switch(default) if values.get::<bool>(name) == *default))
         .map(|(name, _)| format!("--{name}"))
         .collect();
     match &*without_effect {

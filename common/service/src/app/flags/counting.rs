@@ -19,9 +19,9 @@ pub(super) fn add_metric_flags(command: Command) -> Command {
 }
 
 /// Reads the limits on metrics from the command line. The file of `--allow-metric-labels-manifest` is read later.
-pub(super) fn read_metric_limits(given: &FlagValues<'_>) -> Result<MetricLimits, String> {
-    let disabled = given.all("disabled-metrics").into_iter().filter(|name: &String| !name.is_empty());
-    let lists: Vec<String> = given.all("allow-metric-labels");
+pub(super) fn read_metric_limits(values: &FlagValues<'_>) -> Result<MetricLimits, String> {
+    let disabled = values.all("disabled-metrics").into_iter().filter(|name: &String| !name.is_empty());
+    let lists: Vec<String> = values.all("allow-metric-labels");
     lists
         .iter()
         .try_fold(MetricLimits::default().with_disabled_metrics(disabled), |limits, list| {

@@ -99,46 +99,46 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 
 /// Reads the settings of the HTTP server. Adds a line to `warnings` for each value that has no effect.
 pub(super) fn read_server_settings(
-    given: &FlagValues<'_>,
+    values: &FlagValues<'_>,
     program: &str,
     warnings: &mut Vec<String>,
 ) -> Result<server::ServerSettings, String> {
-    let port: u16 = given.get("secure-port");
+    let port: u16 = values.get("secure-port");
     let (suites, groups) = server::supported_cipher_suites_and_key_exchange_groups();
-    let version: String = given.get("tls-min-version");
+    let version: String = values.get("tls-min-version");
     if matches!(version.as_str(), "VersionTLS10" | "VersionTLS11") {
         warnings.push(format!("--tls-min-version={version}: the oldest version that is served is VersionTLS12"));
     }
     let tls = TlsSettings {
-        default_certificate: certificate(given, program)?,
-        named_certificates: given.all("tls-sni-cert-key"),
-        client_ca_file: given.path("client-ca-file"),
+        default_certificate: certificate(values, program)?,
+        named_certificates: values.all("tls-sni-cert-key"),
+        client_ca_file: values.path("client-ca-file"),
         is_tls13_only: version == "VersionTLS13",
-        cipher_suites: chosen_suites(&given.all("tls-cipher-suites"), &suites, warnings)?,
-        key_exchange_groups: chosen_groups(&given.all("tls-curve-preferences"), &groups)?,
-        is_http1_only: given.get("disable-http2-serving"),
+        cipher_suites: chosen_suites(&values.all("tls-cipher-suites"), &suites, warnings)?,
+        key_exchange_groups: chosen_groups(&values.all("tls-curve-preferences"), &groups)?,
+        is_http1_only: values.get("disable-http2-serving"),
     };
     Ok(server::ServerSettings {
-        secure_address: given.option("bind-address").filter(|_| port != 0).map(|ip| SocketAddr::new(ip, port)),
+        secure_address: values.option("bind-address").filter(|_| port != 0).map(|ip| SocketAddr::new(ip, port)),
         tls,
-        max_streams_per_connection: given.option("http2-max-streams-per-connection").filter(|streams| *streams != 0),
-        is_port_shared: given.get("permit-port-sharing"),
-        debug_address: given.option("debug-address"),
+        max_streams_per_connection: values.option("http2-max-streams-per-connection").filter(|streams| *streams != 0),
+        is_port_shared: values.get("permit-port-sharing"),
+        debug_address: values.option("debug-address"),
     })
 }
 
 /// Reads the paths that need no permission, and how long answers to reviews are cached.
-pub(super) fn read_review_options(given: &FlagValues<'_>) -> ReviewOptions {
+pub(super) fn read_review_options(values: &FlagValues<'_>) -> ReviewOptions {
     ReviewOptions {
-        always_allowed_paths: given.all("authorization-always-allow-paths"),
-        token_cache_ttl: given.get("authentication-token-webhook-cache-ttl"),
-        granted_permission_cache_ttl: given.get("authorization-webhook-cache-authorized-ttl"),
-        denied_permission_cache_ttl: given.get("authorization-webhook-cache-unauthorized-ttl"),
+        always_allowed_paths: values.all("authorization-always-allow-paths"),
+        token_cache_ttl: values.get("authentication-token-webhook-cache-ttl"),
+        granted_permission_cache_ttl: values.get("authorization-webhook-cache-authorized-ttl"),
+        denied_permission_cache_ttl: values.get("authorization-webhook-cache-unauthorized-ttl"),
     }
 }
 
-fn certificate(given: &FlagValues<'_>, program: &str) -> Result<CertificateSource, String> {
-    match (given.path("tls-cert-file"), given.path("tls-private-key-file"), given.path("cert-dir")) {
+fn certificate(values: &FlagValues<'_>, program: &str) -> Result<CertificateSource, String> {
+    match (values.path("tls-cert-file"), values.path("tls-private-key-file"), values.path("cert-dir")) {
         (Some(certificate), Some(key), _) => Ok(CertificateSource::Files(CertificateFiles { certificate, key })),
         (None, None, Some(directory)) => Ok(CertificateSource::CreatedIfMissing(CertificateFiles {
             certificate: directory.join(format!("{program}.crt")),

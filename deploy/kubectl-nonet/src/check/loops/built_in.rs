@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::built_in_flags::{ControllersFlag, values_of_flag};
+use common::process::built_in_flags::{ControllersFlag, values_of_flag};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::{

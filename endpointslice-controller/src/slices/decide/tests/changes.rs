@@ -2,22 +2,17 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use common::intern::Text;
+use common::{intern::Text, name_sorted_list::NameSortedList};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    by_name::{NameSortedList, NameSortedPods},
     memory::ServiceMemory,
-    objects::{AddressType, Endpoint, Pod, Service, Slice},
+    objects::{AddressType, Endpoint, NameSortedPods, Pod, Service, Slice},
     plan::{SliceDraft, SliceWrites},
     pods_in_slices::{AddressTypePodsInSlices, PodWithSlice, PodsInSlices, UpToDateSlice},
-    slices::{
-        decide::{decide, scope::PodsAndSlicesToCompare},
-        plan::Plan,
-        snapshot::Snapshot,
-    },
+    slices::decide::{Plan, Snapshot, decide, scope::PodsAndSlicesToCompare},
     world::{node, pod, service, slice, snapshot},
     zones::{ZoneCapacity, ZoneCpuShares, ZonesByNode},
 };

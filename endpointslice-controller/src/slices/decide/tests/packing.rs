@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use common::controller::ExplainPlan as _;
+use common::controller::SyncPlan as _;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -13,11 +13,7 @@ use crate::{
     decide::write_order::{SliceCreationPermission, order_writes},
     objects::{AddressType, Endpoint, Pod, Slice},
     plan::{DeferredWriteCounts, SliceDraft, SliceWrites},
-    slices::{
-        decide::{decide, distribution::HintPolicy},
-        plan::Plan,
-        snapshot::Snapshot,
-    },
+    slices::decide::{Plan, Snapshot, decide, distribution::HintPolicy},
     world::{NODE_NAME, pod, service, slice, snapshot},
     zones::ZonesByNode,
 };
@@ -116,7 +112,7 @@ fn world(pods: &[Look], spec: &Value, slices: Vec<Arc<Slice>>, max_endpoints: us
     Snapshot { service: service(spec), zones_by_node: Arc::new(zones), slices, ..snapshot(pods, max_endpoints) }
 }
 
-/// Returns the maximal number of writes: one for each slice that must change, and one for each new slice.
+/// Returns the maximum number of writes: one for each slice that must change, and one for each new slice.
 fn bound(world: &Snapshot, kind: AddressType) -> usize {
     let port_of = |pod: &Pod| pod.named_port_number("web", "TCP").unwrap();
     let has = |pod: &Pod| pod.pod_ips.iter().any(|ip| ip.is_ipv4() == (kind == AddressType::Ipv4));

@@ -126,7 +126,7 @@ fn a_job_completes_when_enough_pods_have_succeeded_and_none_is_active() {
             .completions(completions, 2)
             .status_field("succeeded", succeeded)
             .with_pods(pods)
-            .with_unseen_writes();
+            .with_pending_writes();
         assert_eq!(world.job_end_text().as_deref(), want.then_some(REACHED), "{completions:?} {succeeded} {active}");
     }
     let surplus = job("j").completions(Some(3), 2).status_field("succeeded", 3).with_pods([pod("a")]);
@@ -142,7 +142,7 @@ fn a_suspended_job_that_wants_no_pods_completes() {
         .with_pods([]);
     assert_eq!(world.job_end_text().as_deref(), Some(REACHED));
     let (job, mut status) = (world.job.build_job(), world.first_status());
-    let end = world.plan().pod_counts_after_scaling.job_end_to_write.unwrap();
+    let end = world.plan().first_status_write.job_end_to_write.unwrap();
     assert!(second_status::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus_seconds(0)));
     assert_eq!((status.start_time, status.completion_time), (None, Some(sync_time_plus_seconds(0))));
 }
@@ -151,17 +151,21 @@ fn a_suspended_job_that_wants_no_pods_completes() {
 #[test]
 fn a_job_does_not_end_while_pods_are_active() {
     let over = job("j").spec_field("activeDeadlineSeconds", 5).with_pods([pod("a"), pod("b").failed()]);
-    assert_eq!(over.clone().with_unseen_writes().job_end_text(), None);
+    assert_eq!(over.clone().with_pending_writes().job_end_text(), None);
     let plan = over.plan();
-    let nothing = crate::jobs::plan::PodWrites { deleted_pod_count: 0, ..crate::jobs::plan::PodWrites::default() };
-    let managed = crate::jobs::decide::manage::pod_counts_after_scaling(
+    let first_status_write = crate::jobs::decide::first_status::decide_first_status(
         &over.snapshot(),
         &plan.pod_summary,
         &plan.scaling_decision,
-        &nothing,
+        &crate::jobs::plan::PodWrites::default(),
+        sync_time_plus_seconds(0),
     );
     assert_eq!(
-        (managed.job_end_to_write, managed.active_pod_count, plan.scaling_decision.adjusts_pod_count()),
+        (
+            first_status_write.job_end_to_write,
+            first_status_write.status.active,
+            plan.scaling_decision.adjusts_pod_count()
+        ),
         (None, 1, false)
     );
 }
@@ -258,7 +262,7 @@ fn a_terminating_pod_has_failed_however_the_job_ends() {
 fn the_end_is_written_once_all_pods_are_counted_and_none_is_terminating() {
     let world = job("j").with_pods([pod("a").succeeded()]);
     let (job, end, mut status) =
-        (world.job.build_job(), world.plan().pod_counts_after_scaling.job_end_to_write.unwrap(), world.first_status());
+        (world.job.build_job(), world.plan().first_status_write.job_end_to_write.unwrap(), world.first_status());
     assert!(
         !second_status::add_end_to_status(&job, &mut status.clone(), &end, 0, sync_time_plus_seconds(9)),
         "a Pod is not counted yet"
@@ -283,7 +287,7 @@ fn no_end_is_before_its_start() {
     let world =
         job("j").status_field("startTime", sync_time_plus_seconds(500).to_string()).with_pods([pod("a").succeeded()]);
     let (job, end, mut status) =
-        (world.job.build_job(), world.plan().pod_counts_after_scaling.job_end_to_write.unwrap(), world.first_status());
+        (world.job.build_job(), world.plan().first_status_write.job_end_to_write.unwrap(), world.first_status());
     second_status::count_listed_pods_without_finalizer(&mut status, &common::map::HashSet::default());
     assert!(second_status::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus_seconds(0)));
     assert_eq!(status.completion_time, Some(sync_time_plus_seconds(500)));
@@ -296,7 +300,7 @@ fn a_job_that_fails_while_suspended_gets_the_start_time_that_servers_require() {
         job("j").spec_field("suspend", true).spec_field("backoffLimit", 0).status_field("startTime", json!(null));
     let world = suspended.with_pods([pod("a").failed()]);
     let (job, end, mut status) =
-        (world.job.build_job(), world.plan().pod_counts_after_scaling.job_end_to_write.unwrap(), world.first_status());
+        (world.job.build_job(), world.plan().first_status_write.job_end_to_write.unwrap(), world.first_status());
     assert_eq!(status.start_time, None);
     second_status::count_listed_pods_without_finalizer(&mut status, &common::map::HashSet::default());
     assert!(second_status::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus_seconds(7)));

@@ -3,19 +3,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::meta::Uid;
+use common::{conditions::is_true, prelude::*};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
     indexes::CompletionIndexSet,
     jobs::{
-        decide::{decide, first_status, manage, second_status::decide_second_status},
-        plan::{PodWrites, ScalingDecision, SyncPlan},
+        decide::{decide, first_status, second_status::decide_second_status},
+        plan::{JobSyncPlan, PodWrites, ScalingDecision},
         snapshot::{DecisionSettings, FailureRecord, Snapshot},
     },
-    objects::{JobStatus, condition_types},
-    world::{JobBuilder, PodBuilder, SyncFixture, default_decision_settings, job, pod, sync_time_plus_seconds},
+    objects::{JOBS, JobStatus, condition_types},
+    world::{
+        JobBuilder, PodBuilder, SyncFixture, default_decision_settings, job, pending_writes, pod,
+        sync_time_plus_seconds,
+    },
 };
 
 #[derive(Clone, Debug, Default)]
@@ -150,8 +153,7 @@ impl Model {
             job: self.job.clone(),
             pods: old.iter().map(|(name, pod)| Self::build(name, pod)).collect(),
             pod_creation_pause: None,
-            has_unseen_writes: lag > 0,
-            has_stale_objects: lag > 0,
+            pending_writes: (lag > 0).then(|| pending_writes(Some(JOBS))),
             decision_settings: DecisionSettings {
                 max_uncounted_pods: 4,
                 max_pods_per_sync: 3,
@@ -176,8 +178,8 @@ impl Model {
         if status.is_finished() {
             assert!(status.uncounted_terminated_pods.is_empty() && status.active == 0 && status.terminating == Some(0));
             assert!(
-                before.has_true_condition(condition_types::SUCCESS_CRITERIA_MET)
-                    || before.has_true_condition(condition_types::FAILURE_TARGET)
+                is_true(&before.conditions, condition_types::SUCCESS_CRITERIA_MET)
+                    || is_true(&before.conditions, condition_types::FAILURE_TARGET)
             );
         }
         self.named_failed.extend(failed);
@@ -187,7 +189,7 @@ impl Model {
 
     /// Removes the finalizer of a Pod, and adds the true result of the Pod to the counts of the model.
     fn untrack(&mut self, name: &str) {
-        let (job, fails) = (self.job.build_job(), self.status().has_true_condition(condition_types::FAILURE_TARGET));
+        let (job, fails) = (self.job.build_job(), is_true(&self.status().conditions, condition_types::FAILURE_TARGET));
         let patient = job.replaces_pods_only_when_finished();
         let Some(pod) = self.pods.get_mut(name).filter(|pod| pod.finalizer) else { return };
         pod.finalizer = false;
@@ -202,7 +204,12 @@ impl Model {
         }
     }
 
-    fn act(&mut self, snapshot: &Snapshot, plan: &SyncPlan, life: &mut WritesUntilCrash) -> Result<PodWrites, Crashed> {
+    fn act(
+        &mut self,
+        snapshot: &Snapshot,
+        plan: &JobSyncPlan,
+        life: &mut WritesUntilCrash,
+    ) -> Result<PodWrites, Crashed> {
         let name = |at: usize| plan.pod_summary.pods[at].pod.meta().name.to_string();
         match &plan.scaling_decision {
             ScalingDecision::Create { pods, .. } => {
@@ -222,7 +229,7 @@ impl Model {
                     if !counted {
                         life.write()?;
                         if let Some(pod) = self.pods.get_mut(&name(victim.pod_position)) {
-                            assert!(snapshot.unseen_writes.is_none() && pod.phase == Phase::Running);
+                            assert!(snapshot.pending_writes.is_none() && pod.phase == Phase::Running);
                             pod.finalizer = false;
                         }
                     }
@@ -239,13 +246,12 @@ impl Model {
     fn sync(&mut self, life: &mut WritesUntilCrash, lag: usize, refuses: u8) -> Result<(), Crashed> {
         let snapshot = self.snapshot(lag);
         let Ok(plan) = decide(&snapshot).sync_plan else { return Ok(()) };
-        let outcome = self.act(&snapshot, &plan, life)?;
-        let managed = manage::pod_counts_after_scaling(&snapshot, &plan.pod_summary, &plan.scaling_decision, &outcome);
+        let pod_writes = self.act(&snapshot, &plan, life)?;
         let tracked = first_status::decide_first_status(
             &snapshot,
             &plan.pod_summary,
             &plan.scaling_decision,
-            &managed,
+            &pod_writes,
             sync_time_plus_seconds(0),
         );
         assert!(tracked.status.uncounted_terminated_pods.len() <= 4);
@@ -265,7 +271,7 @@ impl Model {
             untracked.push(pod);
         }
         let conclusion =
-            decide_second_status(&snapshot, &tracked, &managed, &tracked.status, &untracked, sync_time_plus_seconds(0));
+            decide_second_status(&snapshot.job, &tracked, &tracked.status, &untracked, sync_time_plus_seconds(0));
         if conclusion.write_reason.is_some() {
             life.write()?;
             self.put(&conclusion.status);
@@ -340,7 +346,7 @@ fn check(mut model: Model, steps: &[HistoryEvent]) -> Result<(), TestCaseError> 
     } else {
         prop_assert_eq!(usize::try_from(status.succeeded).unwrap(), model.succeeded, "{:?}", status);
     }
-    if status.has_true_condition(condition_types::COMPLETE) {
+    if is_true(&status.conditions, condition_types::COMPLETE) {
         let reached = status.succeeded >= i32::try_from(read.completions.unwrap_or(1)).unwrap();
         let done = CompletionIndexSet::parse(&status.completed_indexes, read.index_count());
         let met = read

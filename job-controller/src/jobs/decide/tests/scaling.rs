@@ -172,7 +172,7 @@ fn active_pods_are_reported_while_a_replacement_waits() {
 #[test]
 fn no_pod_is_created_or_deleted_when_it_is_not_allowed() {
     let missing = || job("j").completions(Some(3), 3).with_pods([pod("a")]);
-    assert_eq!(missing().with_unseen_writes().describe_scaling(), "not allowed: 2 deleted pods");
+    assert_eq!(missing().with_pending_writes().describe_scaling(), "not allowed: 2 deleted pods");
     let mut deleting = missing();
     deleting.job = deleting.job.deleting();
     assert_eq!(deleting.describe_scaling(), "deleting");
@@ -244,7 +244,7 @@ fn a_resumed_job_starts_again() {
 /// JOB-57.
 #[test]
 fn a_job_that_may_not_be_scaled_now_is_neither_suspended_nor_resumed() {
-    let suspended = job("j").spec_field("suspend", true).with_pods([pod("a")]).with_unseen_writes();
+    let suspended = job("j").spec_field("suspend", true).with_pods([pod("a")]).with_pending_writes();
     assert!(suspended.plan().first_status_write.suspension_change.is_none());
     let mut deleting = job("j").spec_field("suspend", true).with_pods([pod("a")]);
     deleting.job = deleting.job.deleting();
