@@ -341,7 +341,7 @@ impl<K: Object, S: IndexableSelector> Namespace<K, S> {
         id
     }
 
-    /// Changes the list of objects of a label set and of its selectors. Returns these selectors.
+    /// Changes the list of objects in a label set and in each of its selectors, and returns these selectors.
     fn change_objects(
         &mut self,
         id: LabelSetId,

@@ -285,7 +285,7 @@ impl<K: Object> Store<K> {
         self.bucket(index, value, |bucket| bucket.iter().filter_map(|entry| entry.read().ok()).collect())
     }
 
-    /// Returns the objects that `owner` controls, and then the orphans of its namespace. Skips orphans that could not be decoded,
+    /// Returns the objects that `owner` controls, followed by the orphans of its namespace. Skips orphans that could not be decoded,
     /// because only decoded objects may be adopted.
     ///
     /// # Errors

@@ -298,3 +298,68 @@ impl RunningLoop for LoopGroup {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A loop that gives fixed answers.
+    struct FixedLoop {
+        queue: &'static str,
+        explanation_of_key: Value,
+    }
+
+    impl RunningLoop for FixedLoop {
+        fn check_ready(&self) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn debug_queue(&self) -> Value {
+            json!({"queue": self.queue})
+        }
+
+        fn debug_cache(&self) -> Value {
+            Value::Null
+        }
+
+        fn explain(&self, key: Option<&str>) -> Value {
+            key.map_or_else(|| json!({"failing": [self.queue]}), |_| self.explanation_of_key.clone())
+        }
+
+        fn shutdown(&self) -> BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+    }
+
+    fn group(explanations: [Value; 2]) -> LoopGroup {
+        let [first, second] = explanations;
+        LoopGroup(vec![
+            ("jobs", Arc::new(FixedLoop { queue: "a", explanation_of_key: first })),
+            ("orphans", Arc::new(FixedLoop { queue: "b", explanation_of_key: second })),
+        ])
+    }
+
+    #[test]
+    fn a_group_shows_all_queues_and_one_list_of_failing_keys() {
+        let group = group([Value::Null, Value::Null]);
+        assert_eq!(group.debug_queue(), json!({"queue": "a", "orphans": "b"}));
+        assert_eq!(group.explain(None), json!({"failing": ["a", "b"]}));
+    }
+
+    #[test]
+    fn a_key_is_explained_by_the_loop_that_has_its_object() {
+        let (gone, error) = (json!({"state": "gone"}), json!({"error": "not a key"}));
+        let (settled, acting) = (json!({"state": "settled"}), json!({"state": "acting"}));
+        for (explanations, expected) in [
+            ([settled.clone(), gone.clone()], settled.clone()),
+            ([gone.clone(), settled.clone()], settled.clone()),
+            ([error.clone(), gone.clone()], gone.clone()),
+            ([gone, acting.clone()], acting.clone()),
+            ([settled, acting.clone()], json!({"state": "settled", "orphans": acting})),
+        ] {
+            assert_eq!(group(explanations.clone()).explain(Some("ns/web")), expected, "{explanations:?}");
+        }
+    }
+}

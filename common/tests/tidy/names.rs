@@ -1,7 +1,7 @@
 //! The names of bindings and parameters.
 //!
-//! A binding of a field keeps a word of the field, and a parameter keeps a word of its type, so that a reader does not have to
-//! open the definition.
+//! A binding of a field keeps a word of the field's name, and a parameter keeps a word of its type's name. A reader then does not
+//! have to open the definition.
 
 use std::collections::BTreeSet;
 

@@ -50,7 +50,7 @@ pub enum UnseenWrite {
 /// The object or the key on whose behalf writes are recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LedgerOwner {
-    /// An object, by its UID. Another object with the same name has a record of its own.
+    /// An object, by its UID. Another object with the same name has another record.
     Object(Uid),
     /// A key of the work queue, for written objects that can outlive the object of the key.
     Key(NamespacedName),

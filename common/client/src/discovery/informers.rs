@@ -14,7 +14,7 @@ use crate::{
     object::Resource,
 };
 
-/// The informers of the wanted resources, each with a sink of its own.
+/// The informers of the wanted resources. Each informer has its own sink.
 ///
 /// # Guarantees
 /// - After [`follow`](Self::follow), each wanted resource has exactly one informer. A resource that stays wanted keeps its
@@ -26,7 +26,7 @@ use crate::{
 /// # Errors
 /// There is no failure as a whole: [`failing_resources`](Self::failing_resources) and [`stale_errors`](Self::stale_errors) name
 /// the resources that cannot be listed or watched, and [`unsynced_resources`](Self::unsynced_resources) those without a first
-/// list. An absent informer proves that a resource is not served only if the discovery of its group version succeeded.
+/// list. A resource without an informer may still be served if the discovery of its group version failed.
 pub struct DiscoveredInformers<S> {
     /// The last result of discovery.
     discovered_resources: DiscoveredResources,

@@ -89,8 +89,8 @@ fn poll_once(sync: impl Future<Output = Result<Requeue, SyncError>>) -> Result<R
 impl SyncExecutor {
     /// Runs the sync of `forecast` against the API server, and keeps the account up to date.
     ///
-    /// A sync that sends nothing has the outcome of its forecast. It runs again only if it has effects, and at the time of the
-    /// forecast.
+    /// If the sync sends nothing, its outcome is that of the forecast. It then runs a second time only for its effects, if it has
+    /// any, and sees the time of the forecast.
     pub async fn run<M: Sync>(
         &self,
         memory: &M,
@@ -121,7 +121,7 @@ impl SyncExecutor {
     }
 }
 
-/// The access of one sync to the API server and to the memory of its controller, of type `M`.
+/// Gives one sync access to the API server, and to the memory of its controller, which has the type `M`.
 ///
 /// # Flow
 ///
@@ -147,7 +147,7 @@ pub struct Io<'r, M>(IoBackend<'r, M>);
 
 enum IoBackend<'r, M> {
     Forecast(&'r GrantingServer),
-    /// The second run of a sync that sends nothing, at the time of its forecast.
+    /// The second run of a sync that sends nothing. It sees the time of the forecast.
     EffectsOnly(&'r SyncRun<'r, M>, Timestamp),
     ApiServer(&'r SyncRun<'r, M>),
 }

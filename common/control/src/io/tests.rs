@@ -569,7 +569,7 @@ async fn a_sync_that_awaits_anything_but_io_is_a_bug() {
     let _ = world.run(foreign).await;
 }
 
-/// Sends each kind of request that addresses no single object with a path of its resource.
+/// Sends the requests whose paths are not those of single objects.
 async fn addresses(io: Io<'_, Memory>) -> Result<Requeue, SyncError> {
     let (shop, web) = (&"shop".into(), &Arc::from("web"));
     let body = || io.encode_body(|| json!({"kind": "Pod"}));

@@ -34,16 +34,7 @@ impl QueueKey for NamespacedName {
 
 /// Defines the type of the key of a loop that has a single key, for example because each sync examines the whole cluster.
 ///
-/// # Example
-///
-/// ```
-/// use nonet_control::{periodic_key, queue::QueueKey as _};
-///
-/// periodic_key!(PassKey, "pass");
-///
-/// assert_eq!(PassKey.to_string(), "pass");
-/// assert_eq!((PassKey::parse("pass"), PassKey::parse("other")), (Some(PassKey), None));
-/// ```
+/// `periodic_key!(PassKey, "pass")` defines `PassKey`, whose text in diagnostics is `pass`.
 #[macro_export]
 macro_rules! periodic_key {
     ($name:ident, $text:literal) => {
@@ -69,4 +60,17 @@ macro_rules! periodic_key {
             }
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::QueueKey as _;
+
+    periodic_key!(PassKey, "pass");
+
+    #[test]
+    fn a_periodic_key_has_one_text() {
+        assert_eq!(PassKey.to_string(), "pass");
+        assert_eq!((PassKey::parse("pass"), PassKey::parse("other")), (Some(PassKey), None));
+    }
 }
