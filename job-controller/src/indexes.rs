@@ -81,7 +81,12 @@ impl CompletionIndexSet {
     /// Returns the set with more indexes, given in any order.
     #[must_use]
     pub fn with_indexes(mut self, more: impl IntoIterator<Item = u32>) -> Self {
-        self.intervals.extend(more.into_iter().map(|index| Interval { first: index, last: index }));
+        let more: Vec<Interval> = more.into_iter().map(|index| Interval { first: index, last: index }).collect();
+        if more.is_empty() {
+            return self;
+        }
+        self.intervals.reserve_exact(more.len());
+        self.intervals.extend(more);
         Self::from_intervals(self.intervals)
     }
 

@@ -39,8 +39,8 @@ const MAX_HELD_PER_BYTE: usize = 64;
 /// The allowed memory in use, in bytes, that does not depend on the input: for the Pods of one sync, and for texts.
 const MAX_HELD_CONSTANT: usize = 1 << 20;
 /// The allowed sum of allocations, freed ones included, in bytes for each byte of input. Work proportional to a number in a
-/// `spec` would exceed this limit.
-const MAX_TOTAL_PER_BYTE: usize = 40;
+/// `spec` would exceed this limit by far. The limit is twice the sum for a failed Job, whose Pods are counted up to three times.
+const MAX_TOTAL_PER_BYTE: usize = 80;
 /// The allowed sum of allocations, in bytes for each Pod to create; a sync creates at most 500 Pods.
 const MAX_TOTAL_PER_CREATE: usize = 2 << 10;
 /// The allowed sum of allocations, in bytes, that does not depend on the input.

@@ -33,28 +33,43 @@ pub fn controlled_pods(snapshot: &Snapshot, adopted_pods: &[SharedPod]) -> Vec<C
     kept.chain(adopted_pods.iter().map(|pod| controlled(pod, true))).collect()
 }
 
-/// Returns the failed indexes in the stored status; empty without `spec.backoffLimitPerIndex`.
-fn stored_failed_indexes(job: &Job) -> CompletionIndexSet {
-    let stored = job.status.failed_indexes.as_deref().filter(|_| job.backoff_limit_per_index.is_some());
-    CompletionIndexSet::parse(stored.unwrap_or_default(), job.index_count())
+/// The index sets in the stored status of an Indexed Job. They are parsed once a sync, because their texts can be long.
+#[derive(Default)]
+struct StoredIndexSets {
+    completed: CompletionIndexSet,
+    /// Failed indexes without the completed indexes; empty without `spec.backoffLimitPerIndex`.
+    failed: CompletionIndexSet,
+}
+
+impl StoredIndexSets {
+    fn parse(job: &Job) -> Self {
+        if !job.is_indexed() {
+            return Self::default();
+        }
+        let completed = CompletionIndexSet::parse(&job.status.completed_indexes, job.index_count());
+        let failed = job.status.failed_indexes.as_deref().filter(|_| job.backoff_limit_per_index.is_some());
+        let failed = CompletionIndexSet::parse(failed.unwrap_or_default(), job.index_count());
+        Self { failed: failed.without_indexes(&completed), completed }
+    }
 }
 
 impl PodSummary {
     /// Counts these Pods by their states and indexes, and decides whether they end the Job.
     pub fn new(snapshot: &Snapshot, pods: Vec<ControlledPod>) -> Self {
-        let mut this = Self::count_all(snapshot, pods);
+        let stored_index_sets = StoredIndexSets::parse(&snapshot.job);
+        let mut this = Self::count_all(snapshot, &stored_index_sets, pods);
         // The end of a successful Job removes the finalizer of a Pod before it deletes the Pod.
         let failure = this.decided_job_end.as_ref().filter(|end| end.job_result == JobResult::Failure);
         if this.failed_index_set.is_some()
             && let Some(end) = failure
         {
-            this.failed_index_set = this.failed_indexes_at_end(snapshot, end);
+            this.failed_index_set = this.failed_indexes_at_end(snapshot, &stored_index_sets, end);
         }
         this
     }
 
     /// Counts these Pods as if the end of the Job had deleted none of them.
-    fn count_all(snapshot: &Snapshot, pods: Vec<ControlledPod>) -> Self {
+    fn count_all(snapshot: &Snapshot, stored_index_sets: &StoredIndexSets, pods: Vec<ControlledPod>) -> Self {
         let job = &*snapshot.job;
         let active: Vec<usize> = (0..pods.len()).filter(|position| pods[*position].pod.is_active()).collect();
         let mut this = Self {
@@ -73,7 +88,7 @@ impl PodSummary {
             pods,
         };
         if job.is_indexed() {
-            this.find_completed_and_failed_indexes(job);
+            this.find_completed_and_failed_indexes(job, stored_index_sets);
         }
         this.count_finished_pods(snapshot);
         this.decided_job_end = end::decide_end(snapshot, &this);
@@ -86,9 +101,14 @@ impl PodSummary {
     /// remove a finalizer. Later syncs then find these Pods terminating or failed. Once the end is announced, the stored indexes
     /// are final. Before that, the Pods count in the order of their deletion, and only until they end the Job: later deletions
     /// are consequences of the end.
-    fn failed_indexes_at_end(&self, snapshot: &Snapshot, end: &JobEnd) -> Option<CompletionIndexSet> {
+    fn failed_indexes_at_end(
+        &self,
+        snapshot: &Snapshot,
+        stored_index_sets: &StoredIndexSets,
+        end: &JobEnd,
+    ) -> Option<CompletionIndexSet> {
         if !end.is_newly_decided {
-            return Some(stored_failed_indexes(&snapshot.job).without_indexes(&self.completed_index_set));
+            return Some(stored_index_sets.failed.without_indexes(&self.completed_index_set));
         }
         let deleted_at = |controlled_pod: &ControlledPod| {
             controlled_pod.pod.meta().deletion_timestamp.filter(|_| controlled_pod.pod.phase != Phase::Succeeded)
@@ -98,7 +118,7 @@ impl PodSummary {
         deletion_times.dedup();
         let deleted_before = |time: Timestamp| {
             let pods = self.pods.iter().filter(|controlled_pod| deleted_at(controlled_pod).is_none_or(|at| at < time));
-            Self::count_all(snapshot, pods.cloned().collect())
+            Self::count_all(snapshot, stored_index_sets, pods.cloned().collect())
         };
         let first = deletion_times.partition_point(|time| deleted_before(*time).decided_job_end.is_none());
         match deletion_times.get(first) {
@@ -137,10 +157,9 @@ impl PodSummary {
 
     /// Sets the index sets. No index is both completed and failed, because the stored status takes precedence over new results,
     /// and a new success takes precedence over a new failure.
-    fn find_completed_and_failed_indexes(&mut self, job: &Job) {
+    fn find_completed_and_failed_indexes(&mut self, job: &Job, stored_index_sets: &StoredIndexSets) {
         let completions = job.index_count();
-        let stored_completed = CompletionIndexSet::parse(&job.status.completed_indexes, completions);
-        let stored_failed = stored_failed_indexes(job).without_indexes(&stored_completed);
+        let StoredIndexSets { completed: stored_completed, failed: stored_failed } = stored_index_sets;
         let named_failed: HashSet<&Uid> = job.status.uncounted_terminated_pods.failed.iter().collect();
         let new = self.pods.iter().filter(|c| c.still_has_finalizer());
         let indexes = new.filter_map(|c| Some((c, c.pod.completion_index.filter(|index| *index < completions)?)));
@@ -150,12 +169,12 @@ impl PodSummary {
             c.pod.phase == Phase::Succeeded && !is_named_failed && !is_stored
         });
         let newly_completed: Vec<u32> = newly_completed.map(|(_, index)| index).collect();
-        self.completed_index_set = stored_completed.with_indexes(newly_completed.iter().copied());
+        self.completed_index_set = stored_completed.clone().with_indexes(newly_completed.iter().copied());
         self.newly_completed_index_set = CompletionIndexSet::default().with_indexes(newly_completed);
         if let Some(limit) = job.backoff_limit_per_index {
             let fails = |pod: &CachedPod| is_pod_failed(job, pod) && pod_fails_index(job, pod, limit);
             let newly_failed = indexes.filter(|(c, index)| fails(&c.pod) && !self.completed_index_set.contains(*index));
-            self.failed_index_set = Some(stored_failed.with_indexes(newly_failed.map(|(_, index)| index)));
+            self.failed_index_set = Some(stored_failed.clone().with_indexes(newly_failed.map(|(_, index)| index)));
             self.predecessor_position_by_index = self.find_predecessors(job);
         }
     }
