@@ -24,8 +24,8 @@ playground *ARGS:
 # Benchmarks of throughput, CPU, memory and requests per Pod.
 bench *ARGS:
     cargo build --release --workspace --bins
-    cargo run --release -p e2e --bin bench -- {{ARGS}}
+    cargo run --release -p tools --bin bench -- {{ARGS}}
 
 # One suite against a real kube-apiserver: KUBEBUILDER_ASSETS names a directory with etcd and kube-apiserver.
 envtest SUITE:
-    NONET_CLUSTER=envtest cargo test -p e2e --test {{SUITE}}
+    NONET_CLUSTER=envtest cargo test -p e2e --test suites -- {{SUITE}}::

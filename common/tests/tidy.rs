@@ -445,7 +445,7 @@ fn crates_look_alike() {
 /// Returns the crates of the workspace that a crate may depend on: first those for all of its code, then more for its tests.
 ///
 /// A change to a controller recompiles only that controller, its tests, and the crates that run all controllers. The sandbox
-/// runs the tests of controllers and depends on no controller, so that no controller is tested with its own code.
+/// and the testkit run the tests of controllers and depend on no controller, so that no controller is tested with its own code.
 fn allowed_dependencies(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let all = || crate_paths().into_iter().map(|path| package_name(&path));
     let only = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
@@ -459,8 +459,9 @@ fn allowed_dependencies(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
         }
         "command-line" | "test-features" => (only(&[]), only(&[])),
         "sandbox" => (only(&["common", "test-features"]), only(&[])),
-        "simulation" => (without("e2e"), only(&[])),
-        "e2e" => (without("simulation"), only(&[])),
+        "simulation" => (all().filter(|known| !["e2e", "tools"].contains(&known.as_str())).collect(), only(&[])),
+        "e2e" => (all().filter(|known| !["simulation", "tools"].contains(&known.as_str())).collect(), only(&[])),
+        "tools" => (without("simulation"), only(&[])),
         // It runs the controllers: `why` and `plan`.
         "kubectl-nonet" => (
             all()
@@ -468,7 +469,8 @@ fn allowed_dependencies(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
                 .collect(),
             only(&[]),
         ),
-        _ => (only(&["common"]), only(&["sandbox"])),
+        "testkit" => (only(&["common", "sandbox"]), only(&[])),
+        _ => (only(&["common"]), only(&["sandbox", "testkit"])),
     }
 }
 
@@ -541,27 +543,25 @@ fn dependencies_are_recognized() {
 }
 
 #[test]
-fn every_suite_is_part_of_suites_rs() {
-    let program = read_file("e2e/tests/suites.rs");
-    let manifest = read_file("e2e/Cargo.toml");
+fn every_file_of_e2e_tests_is_part_of_a_program() {
     assert!(read_file(".ci/run").contains("NONET_CLUSTER=envtest cargo test --locked --package e2e --test suites\n"));
+    let (suites, checks) = (read_file("e2e/tests/suites.rs"), read_file("e2e/tests/checks.rs"));
     let mut broken = Vec::new();
-    let is_program = |path: &String| path.rsplit('/').nth(1) == Some("tests") && !path.ends_with("/suites.rs");
-    for path in files_below("e2e/tests", ".rs").into_iter().filter(is_program) {
+    let is_module = |path: &String| path.rsplit('/').nth(1) == Some("tests");
+    for path in files_below("e2e/tests", ".rs").into_iter().filter(is_module) {
         let name = path.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs").to_owned();
-        // A test program with the standard harness needs no entry in `suites.rs`, because `cargo test` runs it.
-        let Some((_, entry)) = manifest.split_once(&format!("[[test]]\nname = \"{name}\"\n")) else { continue };
-        if !entry.starts_with("harness = false\ntest = false\n") {
-            broken.push(format!("e2e/Cargo.toml: {name}: a suite needs `harness = false` and `test = false`"));
+        let content = read_file(&path);
+        let has_tests = content.contains("::test]") || content.contains("#[test]");
+        let (in_suites, in_checks) =
+            (suites.contains(&format!("\nmod {name};\n")), checks.contains(&format!("\nmod {name};\n")));
+        if in_suites && has_tests {
+            broken.push(format!("{path}: without a harness, functions with the attribute `test` do not run"));
         }
-        let is_run = [format!("Part::Suite({name}::suite())"), format!(", {name}::TESTS)")]
-            .iter()
-            .any(|run| program.contains(run));
-        if !program.contains(&format!("#[path = \"{name}.rs\"]\nmod {name};")) || !is_run {
+        if content.contains("fn suite() -> Suite") && !suites.contains(&format!(" {name}::suite(),\n")) {
             broken.push(format!("{path}: missing in e2e/tests/suites.rs, so `cargo test` does not run it"));
         }
-        if read_file(&path).contains("::test]") || read_file(&path).contains("#[test]") {
-            broken.push(format!("{path}: without a harness, functions with the attribute `test` do not run"));
+        if !in_suites && !in_checks && !["suites", "checks"].contains(&name.as_str()) {
+            broken.push(format!("{path}: no program has this module, so `cargo test` does not run it"));
         }
     }
     assert_none_broken(broken);
@@ -571,7 +571,8 @@ fn every_suite_is_part_of_suites_rs() {
 fn hand_over_suites_run_on_the_sandbox() {
     let suites: Vec<String> = files_below("e2e/tests", "_handover.rs");
     assert!(suites.len() >= 2, "{suites:?}");
-    let elsewhere = suites.into_iter().filter(|path| !read_file(path).contains("Kind::Sandbox"));
+    let elsewhere =
+        suites.into_iter().filter(|path| !["SIMULATED", "SANDBOX"].iter().any(|kinds| read_file(path).contains(kinds)));
     assert_none_broken(elsewhere.map(|path| format!("{path}: none of its tests runs on the sandbox")).collect());
 }
 

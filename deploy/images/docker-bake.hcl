@@ -1,4 +1,4 @@
-# Written by `cargo run -p e2e --bin generate`.
+# Written by `cargo run -p tools --bin generate`.
 # Builds the images of all controllers with one compilation for each architecture:
 #   docker buildx bake -f deploy/images/docker-bake.hcl --load --set '*.platform=linux/amd64'      # loads them into Docker on this machine
 #   REGISTRY=registry.example/nonet TAG=v0.1.0 docker buildx bake -f deploy/images/docker-bake.hcl --push

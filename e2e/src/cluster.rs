@@ -345,7 +345,6 @@ pub async fn connect(kubeconfig: &Path) -> Result<kube::Client, Error> {
     Ok(common::process::client::build_client(&config)?)
 }
 
-/// The kubeconfig that kubectl uses.
 fn users_kubeconfig() -> Result<PathBuf, Error> {
     let listed = std::env::var_os("KUBECONFIG");
     let first = listed.as_deref().and_then(|list| std::env::split_paths(list).find(|p| p.is_file()));
@@ -365,5 +364,4 @@ async fn has_nodes(client: &kube::Client) -> Result<bool, Error> {
     Ok(list["items"].as_array().into_iter().flatten().any(foreign))
 }
 
-/// The time limit for a cluster to become ready.
 const START_TIMEOUT: Duration = Duration::from_secs(120);

@@ -35,8 +35,7 @@ use tokio::{
 };
 
 pub(crate) use binary::beside;
-pub(crate) use binary::chosen_directory;
-pub use binary::find;
+pub use binary::{chosen_directory, find};
 use log::Log;
 pub use received::Received;
 pub use usage::Usage;
@@ -170,12 +169,10 @@ impl Launch {
     }
 }
 
-/// The state of a running process.
 struct Running {
     name: String,
     child: Mutex<Child>,
     log: Log,
-    /// Whether its end is expected.
     dismissed: AtomicBool,
 }
 
@@ -278,7 +275,6 @@ impl Process {
         Witness(Arc::downgrade(&self.running))
     }
 
-    /// Declares its end as expected.
     fn dismiss(&self) {
         self.running.dismissed.store(true, Ordering::Relaxed);
     }
@@ -363,7 +359,6 @@ impl Process {
     }
 }
 
-/// The longest answer read.
 const ANSWER_MAX: u64 = 16 << 20;
 
 /// A GET over HTTP/1.0, whose answer ends with the connection.

@@ -8,9 +8,7 @@ use serde_json::{Value, json};
 
 use crate::controllers::{self, NAMESPACE};
 
-/// One directory for each controller.
 const CONTROLLERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/controllers");
-/// The files of a controller that rights depend on.
 const FILES: [&str; 2] = ["serviceaccount.yaml", "rbac.yaml"];
 /// The time limit for a server to grant the rights of new roles, and the period of the checks.
 const GRANTED: [Duration; 2] = [Duration::from_secs(30), Duration::from_millis(20)];

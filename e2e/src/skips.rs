@@ -10,7 +10,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The directory of the records, in the directory of the profile.
 const DIRECTORY: &str = "skipped-tests";
 
 /// Records that a test was skipped because a tool is missing, or that it ran.
@@ -37,7 +36,6 @@ fn write(directory: &Path, test: &str, lacking: Option<&str>) -> io::Result<()> 
     }
 }
 
-/// The directory of the records of the profile that this program was built with.
 fn directory() -> io::Result<PathBuf> {
     let program = std::env::current_exe()?;
     let beside = crate::process::beside(&program).ok_or_else(|| io::Error::other("this program is in no directory"))?;

@@ -1,6 +1,6 @@
 //! Suites: tests of the real binaries on a whole cluster.
 //!
-//! A suite is a program with its own `main` ([`run`]). It starts one cluster ([`crate::cluster`]) and the controllers under test
+//! [`run_all`] runs suites, each in a process of its own. A suite starts one cluster ([`crate::cluster`]) and the controllers under test
 //! ([`crate::process`]), and runs its tests in parallel. Its output and its flags are those of `cargo test`. Each test has its
 //! own namespace. If a condition is not met in time, the failure shows the objects, their Events, and the explanations of the
 //! controllers.
@@ -37,18 +37,32 @@ pub use kubectl::Printed;
 pub use objects::{
     Builder, daemon_set, deployment, job, pod, replica_set, replication_controller, resources, stateful_set,
 };
-pub use parts::{Part, PlainTest, run_all, run_plain};
+pub use parts::run_all;
 pub use record::{Recorder, State};
 pub use request::{Client, PatchKind, Refused};
-pub use runner::{Condition, Suite, Test, run};
+pub use runner::{Condition, ENVTEST, EVERYWHERE, Requirements, SANDBOX, SIMULATED, Suite, Test};
 pub use sandbox::nodes::{condition, is_ready};
+
+/// Everything that a suite uses.
+pub mod prelude {
+    pub use std::time::Duration;
+
+    pub use serde_json::{Value, json};
+
+    pub use super::{
+        Builder, Client, Context, ENVTEST, EVERYWHERE, Failure, Outcome, PatchKind, SANDBOX, SIMULATED, State, Suite,
+        condition, daemon_set, deployment, is_ready, job, pod, replica_set, replication_controller, resources::*,
+        stateful_set,
+    };
+    pub use crate::{cluster::Kind, scenes, tools};
+}
 
 /// The time limit of [`Context::until`].
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The duration of Leases in suites that do not test elections: longer than a busy machine may delay a renewal.
 pub const PATIENT_ELECTION: &[&str] = &["--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=50s"];
 /// The first and the longest pause between two checks. The pauses grow, so that the checks do not keep the server busy.
-const LOOK_EVERY: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
+const LOOK_EVERY: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
 
 /// The reason of a failed test, as text.
 #[derive(Debug)]
@@ -91,12 +105,10 @@ pub struct Shared {
 pub struct Context {
     shared: Arc<Shared>,
     namespace: Arc<str>,
-    /// The controllers that the test has started itself.
     started: Arc<Mutex<Vec<Witness>>>,
 }
 
 impl Context {
-    /// Creates the namespace of a test.
     async fn new(shared: Arc<Shared>, test: &str) -> Result<Self, Failure> {
         let name: String = test.replace(|c: char| !c.is_ascii_alphanumeric(), "-").chars().take(40).collect();
         let name = name.trim_matches('-').to_ascii_lowercase();
@@ -246,6 +258,36 @@ impl Context {
         }
     }
 
+    /// Waits until an object of the test's namespace is as wanted.
+    pub async fn until_object(
+        &self,
+        resource: Resource,
+        name: &str,
+        what: &str,
+        is_wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Value, Failure> {
+        self.until(what, async || self.get(resource.clone(), name).await.ok().filter(&is_wanted)).await
+    }
+
+    /// Waits until the objects of one resource in the test's namespace are as wanted.
+    pub async fn until_list(
+        &self,
+        resource: Resource,
+        what: &str,
+        are_wanted: impl Fn(&[Value]) -> bool,
+    ) -> Result<Vec<Value>, Failure> {
+        self.until(what, async || self.list(resource.clone()).await.ok().filter(|all| are_wanted(all))).await
+    }
+
+    /// Waits for an Event on one object. `event` is the beginning of `<type> <reason> <note>`.
+    pub async fn until_event(&self, kind: &str, name: &str, event: &str) -> Outcome {
+        self.until(&format!("Event {event}"), async || {
+            let events = self.events_of(kind, name).await.ok()?;
+            events.iter().any(|each| each.starts_with(event)).then_some(())
+        })
+        .await
+    }
+
     /// Checks that `holds` is true for the whole time.
     pub async fn stays(&self, what: &str, long: Duration, holds: impl AsyncFn() -> bool) -> Outcome {
         let clock = self.cluster().clock();
@@ -333,7 +375,6 @@ impl Context {
         describe::namespace(self).await
     }
 
-    /// Removes the namespace and its objects.
     async fn clean(&self) -> Result<(), Refused> {
         let client = self.client();
         if !self.cluster().manages_namespaces() {

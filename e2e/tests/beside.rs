@@ -2,8 +2,6 @@
 //!
 //! `KUBEBUILDER_ASSETS` has to contain kube-controller-manager beside etcd and kube-apiserver. The nodes are simulated.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
 use std::{
     collections::BTreeMap,
     fs::File,

@@ -1,7 +1,5 @@
 //! What `kubectl nonet` knows of the controllers agrees with the controllers.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::fs;
 
 use common::process::built_in_flags::ControllersFlag;

@@ -1,52 +1,22 @@
 //! Suite: what cronjob-controller promises for CronJobs.
 //!
 //! Nobody waits for a minute to pass: a schedule is told that it last fired some time ago, and the last run is made up for.
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-use std::{process::ExitCode, time::Duration};
 
 use common::clock::Clock;
-use e2e::{
-    cluster::Kind,
-    suite::{
-        Context, Failure, Outcome, Suite, Test,
-        resources::{CRON_JOBS, JOBS},
-        run,
-    },
-};
+use e2e::suite::prelude::*;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
 
-/// Clusters on which nobody else ends Jobs.
-const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
-
-fn main() -> ExitCode {
-    run(&suite())
-}
-
-/// The suite, for a program of its own and for the one that runs all of them.
 pub(crate) fn suite() -> Suite {
-    Suite {
-        name: "cronjob",
-        controllers: &[("cronjob-controller", &[])],
-        starts_its_own: false,
-        cluster: |cluster| cluster,
-        at_once: None,
-        tests: vec![
-            Test::new("a_missed_run_is_made_up_for_once", |c| Box::pin(makes_up(c))),
-            Test::new("the_next_run_is_started_at_its_time", |c| Box::pin(in_time(c))),
-            Test::new("the_job_is_made_of_the_template", |c| Box::pin(template(c))),
-            Test::new("forbid_waits_for_the_job_before", |c| Box::pin(forbid(c))).only(OURS),
-            Test::new("replace_deletes_the_job_before", |c| Box::pin(replace(c))).only(OURS),
-            Test::new("nothing_is_started_while_suspended", |c| Box::pin(suspended(c))),
-            Test::new("what_is_too_late_is_not_started", |c| Box::pin(too_late(c))),
-            Test::new("the_oldest_that_ended_go", |c| Box::pin(history(c))).only(OURS),
-            Test::new("a_job_that_vanished_is_struck_off", |c| Box::pin(vanished(c))).only(OURS),
-            Test::new("a_job_that_was_not_recorded_is_found_again", |c| Box::pin(unrecorded(c))).only(OURS),
-            Test::new("jobs_made_by_hand_leave_the_schedule_alone", |c| Box::pin(by_hand(c))),
-            Test::new("a_cron_job_at_rest_is_left_alone", |c| Box::pin(settled(c))),
-        ],
-    }
+    let scenes = scenes! {
+        EVERYWHERE =>
+            a_missed_run_is_made_up_for_once the_next_run_is_started_at_its_time the_job_is_made_of_the_template
+            nothing_is_started_while_suspended what_is_too_late_is_not_started
+            jobs_made_by_hand_leave_the_schedule_alone a_cron_job_at_rest_is_left_alone;
+        SIMULATED =>
+            forbid_waits_for_the_job_before replace_deletes_the_job_before the_oldest_that_ended_go
+            a_job_that_vanished_is_struck_off a_job_that_was_not_recorded_is_found_again;
+    };
+    Suite::new("cronjob", &[("cronjob-controller", &[])], scenes)
 }
 
 /// A CronJob that fires on the hour, in a zone without surprises.
@@ -92,24 +62,12 @@ async fn overdue(c: &Context, name: &str, spec: Value) -> Result<(Timestamp, Str
 }
 
 /// Waits for a status that is as wanted.
-async fn until(c: &Context, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
-    c.until(&format!("CronJob {name}: {what}"), async || {
-        let object = c.get(CRON_JOBS, name).await.ok()?;
-        holds(&object["status"]).then_some(object)
-    })
-    .await
+async fn until_status(c: &Context, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
+    c.until_object(CRON_JOBS, name, &format!("CronJob {name}: {what}"), |object| holds(&object["status"])).await
 }
 
 fn runs(status: &Value) -> Vec<&str> {
     status["active"].as_array().into_iter().flatten().filter_map(|r| r["name"].as_str()).collect()
-}
-
-async fn event(c: &Context, name: &str, event: &str) -> Outcome {
-    c.until(&format!("event {event}"), async || {
-        let events = c.events_of("CronJob", name).await.ok()?;
-        events.iter().any(|e| e.starts_with(event)).then_some(())
-    })
-    .await
 }
 
 /// Says of a Job that it has ended.
@@ -131,16 +89,16 @@ async fn end(c: &Context, job: &str, kind: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn makes_up(c: Context) -> Outcome {
+async fn a_missed_run_is_made_up_for_once(c: Context) -> Outcome {
     let (hour, job) = overdue(&c, "tick", json!({})).await?;
-    let object = until(&c, "tick", "a Job", |status| !runs(status).is_empty()).await?;
+    let object = until_status(&c, "tick", "a Job", |status| !runs(status).is_empty()).await?;
     assert_eq!(runs(&object["status"]), [&*job]);
     assert_eq!(object["status"]["lastScheduleTime"], hour.to_string());
-    event(&c, "tick", &format!("Normal SuccessfulCreate Created job {job}")).await?;
+    c.until_event("CronJob", "tick", &format!("Normal SuccessfulCreate Created job {job}")).await?;
     c.stays("one Job", Duration::from_secs(2), async || c.list(JOBS).await.is_ok_and(|jobs| jobs.len() == 1)).await
 }
 
-async fn in_time(c: Context) -> Outcome {
+async fn the_next_run_is_started_at_its_time(c: Context) -> Outcome {
     c.create(CRON_JOBS, cron("tick", json!({"schedule": "* * * * *"}))).await?;
     let job = c
         .until_within("a Job within the minute", Duration::from_secs(75), async || c.list(JOBS).await.ok()?.pop())
@@ -155,7 +113,7 @@ async fn in_time(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn template(c: Context) -> Outcome {
+async fn the_job_is_made_of_the_template(c: Context) -> Outcome {
     let (_, name) = overdue(&c, "tick", json!({"timeZone": "Asia/Kathmandu", "schedule": "45 * * * *"})).await?;
     let job = c.until("the Job", async || c.get(JOBS, &name).await.ok()).await?;
     let (meta, scheduled) = (&job["metadata"], "batch.kubernetes.io/cronjob-scheduled-timestamp");
@@ -195,41 +153,42 @@ async fn running(c: &Context, policy: &str) -> Result<(String, String), Failure>
     Ok((first, job))
 }
 
-async fn forbid(c: Context) -> Outcome {
+async fn forbid_waits_for_the_job_before(c: Context) -> Outcome {
     let (first, second) = running(&c, "Forbid").await?;
     let policy = "Not starting job because prior execution is running and concurrency policy is Forbid";
-    event(&c, "tick", &format!("Normal JobAlreadyActive {policy}")).await?;
+    c.until_event("CronJob", "tick", &format!("Normal JobAlreadyActive {policy}")).await?;
     assert_eq!(c.list(JOBS).await?.len(), 1);
     end(&c, &first, "Complete").await?;
-    let object = until(&c, "tick", "the next Job", |status| runs(status) == [&*second]).await?;
+    let object = until_status(&c, "tick", "the next Job", |status| runs(status) == [&*second]).await?;
     assert!(object["status"]["lastSuccessfulTime"].is_string());
-    event(&c, "tick", &format!("Normal SawCompletedJob Saw completed job: {first}, condition: Complete")).await
+    c.until_event("CronJob", "tick", &format!("Normal SawCompletedJob Saw completed job: {first}, condition: Complete"))
+        .await
 }
 
-async fn replace(c: Context) -> Outcome {
+async fn replace_deletes_the_job_before(c: Context) -> Outcome {
     let (first, second) = running(&c, "Replace").await?;
-    until(&c, "tick", "the next Job", |status| runs(status) == [&*second]).await?;
-    event(&c, "tick", &format!("Normal SuccessfulDelete Deleted job {first}")).await?;
+    until_status(&c, "tick", "the next Job", |status| runs(status) == [&*second]).await?;
+    c.until_event("CronJob", "tick", &format!("Normal SuccessfulDelete Deleted job {first}")).await?;
     let gone = |job: Result<Value, _>| job.map_or(true, |job: Value| job["metadata"]["deletionTimestamp"].is_string());
     c.check(gone(c.get(JOBS, &first).await), "the Job before is going").await
 }
 
-async fn suspended(c: Context) -> Outcome {
+async fn nothing_is_started_while_suspended(c: Context) -> Outcome {
     let (_, job) = overdue(&c, "tick", json!({"suspend": true})).await?;
     c.stays("no Job", Duration::from_secs(2), async || c.list(JOBS).await.is_ok_and(|jobs| jobs.is_empty())).await?;
     c.merge(CRON_JOBS, "tick", json!({"spec": {"suspend": false}})).await?;
-    until(&c, "tick", "the Job", |status| runs(status) == [&*job]).await.map(drop)
+    until_status(&c, "tick", "the Job", |status| runs(status) == [&*job]).await.map(drop)
 }
 
-async fn too_late(c: Context) -> Outcome {
+async fn what_is_too_late_is_not_started(c: Context) -> Outcome {
     overdue(&c, "late", json!({"startingDeadlineSeconds": 1})).await?;
     // The controller is at work: a CronJob that is younger has its Job.
     let (_, job) = overdue(&c, "tick", json!({})).await?;
-    until(&c, "tick", "a Job", |status| runs(status) == [&*job]).await?;
+    until_status(&c, "tick", "a Job", |status| runs(status) == [&*job]).await?;
     c.stays("no other Job", Duration::from_secs(2), async || c.list(JOBS).await.is_ok_and(|jobs| jobs.len() == 1)).await
 }
 
-async fn history(c: Context) -> Outcome {
+async fn the_oldest_that_ended_go(c: Context) -> Outcome {
     let spec = json!({"suspend": true, "successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 0});
     let cron = c.create(CRON_JOBS, cron("tick", spec)).await?;
     let owner = json!([{"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "uid": cron["metadata"]["uid"],
@@ -253,31 +212,31 @@ async fn history(c: Context) -> Outcome {
         (kept == ["b"]).then_some(())
     })
     .await?;
-    event(&c, "tick", "Normal SuccessfulDelete Deleted job a").await
+    c.until_event("CronJob", "tick", "Normal SuccessfulDelete Deleted job a").await
 }
 
-async fn vanished(c: Context) -> Outcome {
+async fn a_job_that_vanished_is_struck_off(c: Context) -> Outcome {
     let (_, job) = overdue(&c, "tick", json!({})).await?;
-    until(&c, "tick", "a Job", |status| !runs(status).is_empty()).await?;
+    until_status(&c, "tick", "a Job", |status| !runs(status).is_empty()).await?;
     c.delete(JOBS, &job, "Background").await?;
-    until(&c, "tick", "no Job", |status| runs(status).is_empty()).await?;
-    event(&c, "tick", &format!("Normal MissingJob Active job went missing: {job}")).await?;
+    until_status(&c, "tick", "no Job", |status| runs(status).is_empty()).await?;
+    c.until_event("CronJob", "tick", &format!("Normal MissingJob Active job went missing: {job}")).await?;
     c.stays("no other Job", Duration::from_secs(2), async || c.list(JOBS).await.is_ok_and(|jobs| jobs.is_empty())).await
 }
 
-async fn unrecorded(c: Context) -> Outcome {
+async fn a_job_that_was_not_recorded_is_found_again(c: Context) -> Outcome {
     let (hour, job) = overdue(&c, "tick", json!({})).await?;
-    let object = until(&c, "tick", "a Job", |status| !runs(status).is_empty()).await?;
+    let object = until_status(&c, "tick", "a Job", |status| !runs(status).is_empty()).await?;
     // As if the process had died between the start and its record.
     let last = hour - SignedDuration::from_hours(1);
     let status = json!({"status": {"active": null, "lastScheduleTime": last.to_string()}});
     c.merge_status(CRON_JOBS, "tick", status).await?;
-    let again = until(&c, "tick", "the same Job", |status| runs(status) == [&*job]).await?;
+    let again = until_status(&c, "tick", "the same Job", |status| runs(status) == [&*job]).await?;
     assert_eq!(again["status"]["active"][0]["uid"], object["status"]["active"][0]["uid"]);
     c.check(c.list(JOBS).await?.len() == 1, "one Job").await
 }
 
-async fn by_hand(c: Context) -> Outcome {
+async fn jobs_made_by_hand_leave_the_schedule_alone(c: Context) -> Outcome {
     let (hour, job) = overdue(&c, "tick", json!({"suspend": true})).await?;
     let object = c.get(CRON_JOBS, "tick").await?;
     let (template, last) = (&object["spec"]["jobTemplate"], object["status"]["lastScheduleTime"].clone());
@@ -290,8 +249,8 @@ async fn by_hand(c: Context) -> Outcome {
         let made = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": template["spec"],
             "metadata": {"name": name, "annotations": annotations, "ownerReferences": [owner]}});
         c.create(JOBS, made).await?;
-        event(
-            &c,
+        c.until_event(
+            "CronJob",
             "tick",
             &format!("Warning UnexpectedJob Saw a job that the controller did not create or forgot: {name}"),
         )
@@ -300,17 +259,18 @@ async fn by_hand(c: Context) -> Outcome {
     let status = c.get(CRON_JOBS, "tick").await?["status"].clone();
     assert_eq!((&status["active"], &status["lastScheduleTime"]), (&Value::Null, &last));
     c.merge(CRON_JOBS, "tick", json!({"spec": {"suspend": false}})).await?;
-    let object = until(&c, "tick", "the Job of the run, and no other", |status| !runs(status).is_empty()).await?;
+    let object =
+        until_status(&c, "tick", "the Job of the run, and no other", |status| !runs(status).is_empty()).await?;
     assert_eq!(runs(&object["status"]), [&*job]);
     assert_eq!(object["status"]["lastScheduleTime"], hour.to_string());
     Ok(())
 }
 
-async fn settled(c: Context) -> Outcome {
+async fn a_cron_job_at_rest_is_left_alone(c: Context) -> Outcome {
     let object = c.create(CRON_JOBS, cron("tick", json!({"schedule": "0 0 1 1 *"}))).await?;
     // The controller is at work: a CronJob that is younger has its Job.
     let (_, job) = overdue(&c, "busy", json!({})).await?;
-    until(&c, "busy", "a Job", |status| runs(status) == [&*job]).await?;
+    until_status(&c, "busy", "a Job", |status| runs(status) == [&*job]).await?;
     c.sleep(Duration::from_secs(3)).await;
     let now = c.get(CRON_JOBS, "tick").await?;
     c.check(now["metadata"]["resourceVersion"] == object["metadata"]["resourceVersion"], "nothing was written").await

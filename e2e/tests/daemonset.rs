@@ -1,77 +1,38 @@
 //! Suite: what daemonset-controller promises for DaemonSets.
 //!
 //! Tests run side by side on one cluster. Each has nodes of its own, which a label tells from the others'.
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::{collections::BTreeMap, process::ExitCode, time::Duration};
+use std::collections::BTreeMap;
 
-use e2e::{
-    cluster::Kind,
-    suite::{
-        Builder, Context, Failure, Outcome, PatchKind, State, Suite, Test, daemon_set, is_ready, pod,
-        resources::{CONTROLLER_REVISIONS, DAEMON_SETS, EVENTS, NODES, PODS},
-        run,
-    },
-    tools,
-};
+use e2e::suite::prelude::*;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
-use serde_json::{Value, json};
-
-/// Clusters whose nodes follow scripts, and come and go as a test says.
-const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
 
 /// The label of a test's nodes. Its value is the test's namespace.
 const TEST: &str = "nonet.io/test";
 const HASH: &str = "controller-revision-hash";
 
-fn main() -> ExitCode {
-    run(&suite())
-}
-
-/// The suite, for a program of its own and for the one that runs all of them.
 pub(crate) fn suite() -> Suite {
-    Suite {
-        name: "daemonset",
-        controllers: &[("daemonset-controller", &["--tune=daemonset-failed-pod-backoff=2s"])],
-        starts_its_own: false,
-        cluster: |cluster| cluster,
-        at_once: None,
-        tests: vec![
-            Test::new("every_node_gets_one_pod", |c| Box::pin(every_node(c))),
-            Test::new("pods_are_made_of_the_template_and_pinned_to_their_node", |c| Box::pin(template(c))).only(OURS),
-            Test::new("selectors_and_affinities_choose_nodes", |c| Box::pin(chooses(c))).only(OURS),
-            Test::new("taints_keep_pods_away_or_drive_them_away", |c| Box::pin(taints(c))).only(OURS),
-            Test::new("tolerations_let_pods_run_on_tainted_nodes", |c| Box::pin(tolerations(c))).only(OURS),
-            Test::new("a_node_that_joins_gets_a_pod_and_one_that_leaves_counts_no_more", |c| Box::pin(churn(c)))
-                .only(OURS),
-            Test::new("a_cordoned_node_keeps_its_pod_and_gets_the_next_one", |c| Box::pin(cordon(c))).only(OURS),
-            Test::new("a_relabelled_node_loses_its_pod", |c| Box::pin(relabel(c))).only(OURS),
-            Test::new("a_rollout_makes_no_more_nodes_unavailable_than_allowed", |c| Box::pin(unavailable(c)))
-                .only(OURS),
-            Test::new("a_rollout_with_surge_leaves_no_node_without_an_available_pod", |c| Box::pin(surge(c)))
-                .only(OURS),
-            Test::new("a_broken_template_stops_at_the_limit", |c| Box::pin(broken(c))).only(OURS),
-            Test::new("on_delete_leaves_it_to_users", |c| Box::pin(on_delete(c))).only(OURS),
-            Test::new("failed_pods_are_replaced_after_a_growing_delay", |c| Box::pin(failed(c))).only(OURS),
-            Test::new("of_two_pods_on_a_node_the_older_one_stays", |c| Box::pin(duplicates(c))).only(OURS),
-            Test::new("the_template_of_before_is_numbered_anew", |c| Box::pin(rollback(c))).only(OURS),
-            Test::new("history_status_and_undo_work_as_kubectl_does_them", |c| Box::pin(undo(c))).only(OURS),
-            Test::new("kubectl_shows_the_history_and_rolls_back", |c| Box::pin(kubectl_rollback(c)))
-                .only(OURS)
-                .needs(tools::needs_kubectl),
-            Test::new("kubectl_waits_for_a_rollout_that_is_stuck", |c| Box::pin(kubectl_status(c)))
-                .only(OURS)
-                .needs(tools::needs_kubectl),
-            Test::new("revisions_are_stored_byte_for_byte", |c| Box::pin(bytes(c))),
-            Test::new("history_is_as_long_as_the_limit", |c| Box::pin(history(c))).only(OURS),
-            Test::new("orphans_are_adopted_and_strangers_released", |c| Box::pin(adopts(c))).only(OURS),
-            Test::new("labels_taken_away_release_and_given_back_adopt", |c| Box::pin(relabelled(c))).only(OURS),
-            Test::new("a_pod_is_available_after_min_ready_seconds", |c| Box::pin(min_ready_seconds(c))).only(OURS),
-            Test::new("nothing_is_made_while_the_set_is_deleted", |c| Box::pin(deleting(c))).only(OURS),
-            Test::new("a_settled_set_is_left_alone", |c| Box::pin(settled(c))).only(OURS),
-        ],
-    }
+    let scenes = scenes! {
+        EVERYWHERE =>
+            every_node_gets_one_pod revisions_are_stored_byte_for_byte;
+        SIMULATED =>
+            pods_are_made_of_the_template_and_pinned_to_their_node selectors_and_affinities_choose_nodes
+            taints_keep_pods_away_or_drive_them_away tolerations_let_pods_run_on_tainted_nodes
+            a_node_that_joins_gets_a_pod_and_one_that_leaves_counts_no_more
+            a_cordoned_node_keeps_its_pod_and_gets_the_next_one a_relabelled_node_loses_its_pod
+            a_rollout_makes_no_more_nodes_unavailable_than_allowed
+            a_rollout_with_surge_leaves_no_node_without_an_available_pod a_broken_template_stops_at_the_limit
+            on_delete_leaves_it_to_users failed_pods_are_replaced_after_a_growing_delay
+            of_two_pods_on_a_node_the_older_one_stays the_template_of_before_is_numbered_anew
+            history_status_and_undo_work_as_kubectl_does_them history_is_as_long_as_the_limit
+            orphans_are_adopted_and_strangers_released labels_taken_away_release_and_given_back_adopt
+            a_pod_is_available_after_min_ready_seconds nothing_is_made_while_the_set_is_deleted
+            a_settled_set_is_left_alone;
+        SIMULATED.needs(tools::needs_kubectl) =>
+            kubectl_shows_the_history_and_rolls_back kubectl_waits_for_a_rollout_that_is_stuck;
+    };
+    Suite::new("daemonset", &[("daemonset-controller", &["--tune=daemonset-failed-pod-backoff=2s"])], scenes)
 }
 
 /// Nodes of a test. They go when this is taken away.
@@ -211,15 +172,7 @@ async fn until_status(c: &Context, wanted: Value) -> Outcome {
     .await
 }
 
-async fn event(c: &Context, event: &str) -> Outcome {
-    c.until(&format!("event {event}"), async || {
-        let events = c.events_of("DaemonSet", "agent").await.ok()?;
-        events.iter().any(|e| e.starts_with(event)).then_some(())
-    })
-    .await
-}
-
-async fn every_node(c: Context) -> Outcome {
+async fn every_node_gets_one_pod(c: Context) -> Outcome {
     let tolerant = daemon_set("agent").set("spec/template/spec/tolerations", json!([{"operator": "Exists"}]));
     let set = c.create(DAEMON_SETS, tolerant).await?;
     // Other tests take nodes away and add others meanwhile: only those that are there all the time are asked about.
@@ -236,10 +189,10 @@ async fn every_node(c: Context) -> Outcome {
     })
     .await?;
     assert!(before.len() > 1, "{before:?}");
-    event(&c, "Normal SuccessfulCreate Created pod: agent-").await
+    c.until_event("DaemonSet", "agent", "Normal SuccessfulCreate Created pod: agent-").await
 }
 
-async fn template(c: Context) -> Outcome {
+async fn pods_are_made_of_the_template_and_pinned_to_their_node(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 2).await?;
     let set = agent(&c)
         .set("spec/template/metadata/labels/tier", "node")
@@ -297,7 +250,7 @@ async fn template(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn chooses(c: Context) -> Outcome {
+async fn selectors_and_affinities_choose_nodes(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 3).await?;
     for (node, (disk, size)) in nodes.names.iter().zip([("ssd", "10"), ("ssd", "3"), ("hdd", "10")]) {
         merge_node(&c, node, json!({"metadata": {"labels": {"disk": disk, "size": size}}})).await?;
@@ -329,7 +282,7 @@ async fn chooses(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn taints(c: Context) -> Outcome {
+async fn taints_keep_pods_away_or_drive_them_away(c: Context) -> Outcome {
     let mut nodes = Nodes::start(&c, 2).await?;
     c.create(DAEMON_SETS, agent(&c)).await?;
     complete(&c, 2).await?;
@@ -362,7 +315,7 @@ async fn taints(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn tolerations(c: Context) -> Outcome {
+async fn tolerations_let_pods_run_on_tainted_nodes(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 2).await?;
     taint(&c, &nodes.names[0], "NoExecute").await?;
     taint(&c, &nodes.names[1], "NoSchedule").await?;
@@ -379,7 +332,7 @@ async fn tolerations(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn churn(c: Context) -> Outcome {
+async fn a_node_that_joins_gets_a_pod_and_one_that_leaves_counts_no_more(c: Context) -> Outcome {
     let mut nodes = Nodes::start(&c, 2).await?;
     c.create(DAEMON_SETS, agent(&c)).await?;
     complete(&c, 2).await?;
@@ -395,7 +348,7 @@ async fn churn(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn cordon(c: Context) -> Outcome {
+async fn a_cordoned_node_keeps_its_pod_and_gets_the_next_one(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 1).await?;
     c.create(DAEMON_SETS, agent(&c)).await?;
     complete(&c, 1).await?;
@@ -418,7 +371,7 @@ async fn cordon(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn relabel(c: Context) -> Outcome {
+async fn a_relabelled_node_loses_its_pod(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 2).await?;
     c.create(DAEMON_SETS, agent(&c)).await?;
     complete(&c, 2).await?;
@@ -428,7 +381,7 @@ async fn relabel(c: Context) -> Outcome {
     until_status(&c, json!({"desiredNumberScheduled": 1, "numberMisscheduled": 0, "numberUnavailable": 0})).await?;
     merge_node(&c, lost, json!({"metadata": {"labels": {TEST: c.namespace()}}})).await?;
     complete(&c, 2).await?;
-    event(&c, "Normal SuccessfulDelete Deleted pod: agent-").await
+    c.until_event("DaemonSet", "agent", "Normal SuccessfulDelete Deleted pod: agent-").await
 }
 
 /// How many Pods that count each node has in a state.
@@ -444,7 +397,7 @@ fn most_per_node(state: &State, nodes: &[String]) -> usize {
     nodes.iter().map(live).max().unwrap_or(0)
 }
 
-async fn unavailable(c: Context) -> Outcome {
+async fn a_rollout_makes_no_more_nodes_unavailable_than_allowed(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 5).await?;
     let set = agent(&c).set("spec/updateStrategy", limits("30%", 0)).script("sim/ready-after", "0.3");
     c.create(DAEMON_SETS, set).await?;
@@ -462,7 +415,7 @@ async fn unavailable(c: Context) -> Outcome {
     until_images(&c, "all Pods to be of the new template", &wanted).await
 }
 
-async fn surge(c: Context) -> Outcome {
+async fn a_rollout_with_surge_leaves_no_node_without_an_available_pod(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 4).await?;
     let set = agent(&c).set("spec/updateStrategy", limits(0, "25%")).script("sim/ready-after", "0.3");
     c.create(DAEMON_SETS, set).await?;
@@ -483,7 +436,7 @@ async fn surge(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn broken(c: Context) -> Outcome {
+async fn a_broken_template_stops_at_the_limit(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 3).await?;
     c.create(DAEMON_SETS, agent(&c)).await?;
     complete(&c, 3).await?;
@@ -506,7 +459,7 @@ async fn broken(c: Context) -> Outcome {
     until_images(&c, "all Pods to be of the first template", &wanted).await
 }
 
-async fn on_delete(c: Context) -> Outcome {
+async fn on_delete_leaves_it_to_users(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 2).await?;
     c.create(DAEMON_SETS, agent(&c).set("spec/updateStrategy", json!({"type": "OnDelete"}))).await?;
     complete(&c, 2).await?;
@@ -524,7 +477,7 @@ async fn on_delete(c: Context) -> Outcome {
     until_status(&c, json!({"updatedNumberScheduled": 1, "numberAvailable": 2})).await
 }
 
-async fn failed(c: Context) -> Outcome {
+async fn failed_pods_are_replaced_after_a_growing_delay(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 1).await?;
     let set = agent(&c).script("sim/fail-reason", "OutOfcpu");
     c.create(DAEMON_SETS, set).await?;
@@ -542,7 +495,7 @@ async fn failed(c: Context) -> Outcome {
     seen.dedup();
     c.check((3..=4).contains(&seen.len()), &format!("{} Pods have failed within nine seconds", seen.len())).await?;
     let found = format!("Warning FailedDaemonPod Found failed daemon pod {}/agent-", c.namespace());
-    event(&c, &found).await?;
+    c.until_event("DaemonSet", "agent", &found).await?;
     // A new template begins anew.
     let healthy = json!({"spec": {"template": {"metadata": {"annotations": {"sim/fail-reason": null}}}}});
     c.merge(DAEMON_SETS, "agent", healthy).await?;
@@ -553,7 +506,7 @@ async fn failed(c: Context) -> Outcome {
     let name = pod["metadata"]["name"].as_str().unwrap();
     c.merge_status(PODS, name, json!({"status": {"phase": "Succeeded"}})).await?;
     let found = format!("Normal SucceededDaemonPod Found succeeded daemon pod {}/{name} on node", c.namespace());
-    event(&c, &found).await?;
+    c.until_event("DaemonSet", "agent", &found).await?;
     c.until("another Pod", async || {
         let other = pod_on(&c, &nodes.names[0]).await.ok()?;
         (other["metadata"]["uid"] != pod["metadata"]["uid"]).then_some(())
@@ -571,7 +524,7 @@ fn twin(pod: &Value) -> Value {
         "metadata": {"name": "agent-twin", "labels": meta["labels"], "ownerReferences": meta["ownerReferences"]}})
 }
 
-async fn duplicates(c: Context) -> Outcome {
+async fn of_two_pods_on_a_node_the_older_one_stays(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 1).await?;
     c.create(DAEMON_SETS, agent(&c)).await?;
     complete(&c, 1).await?;
@@ -581,7 +534,7 @@ async fn duplicates(c: Context) -> Outcome {
     c.create(PODS, twin(&first)).await?;
     c.until("the second Pod to go", async || c.get(PODS, "agent-twin").await.is_err().then_some(())).await?;
     assert_eq!(pod_on(&c, &nodes.names[0]).await?["metadata"]["uid"], first["metadata"]["uid"]);
-    event(&c, "Normal SuccessfulDelete Deleted pod: agent-twin").await
+    c.until_event("DaemonSet", "agent", "Normal SuccessfulDelete Deleted pod: agent-twin").await
 }
 
 async fn revisions(c: &Context) -> Result<Vec<(i64, String)>, Failure> {
@@ -594,7 +547,7 @@ async fn revisions(c: &Context) -> Result<Vec<(i64, String)>, Failure> {
     Ok(list)
 }
 
-async fn rollback(c: Context) -> Outcome {
+async fn the_template_of_before_is_numbered_anew(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 1).await?;
     c.create(DAEMON_SETS, agent(&c)).await?;
     complete(&c, 1).await?;
@@ -627,11 +580,7 @@ fn rollout_status(set: &Value) -> &'static str {
 
 /// Waits until `kubectl rollout status` would end. The Pods are as the set wants them from then on.
 async fn rolled_out(c: &Context, nodes: &Nodes, image: &str) -> Outcome {
-    c.until("the rollout to end", async || {
-        let set = c.get(DAEMON_SETS, "agent").await.ok()?;
-        (rollout_status(&set) == "rolled out").then_some(())
-    })
-    .await?;
+    c.until_object(DAEMON_SETS, "agent", "the rollout to end", |set| rollout_status(set) == "rolled out").await?;
     let mut wanted: Vec<String> = nodes.names.iter().map(|node| format!("{node} {image}")).collect();
     wanted.sort();
     let shown = images(c).await?;
@@ -658,7 +607,7 @@ async fn described(c: &Context, set: &Value) -> Result<(BTreeMap<String, usize>,
 }
 
 /// What `kubectl rollout`, `get -o wide` and `describe` read and write.
-async fn undo(c: Context) -> Outcome {
+async fn history_status_and_undo_work_as_kubectl_does_them(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 2).await?;
     let set = agent(&c).set("metadata/annotations", json!({"kubernetes.io/change-cause": "first"}));
     let set = c.create(DAEMON_SETS, set).await?;
@@ -712,7 +661,7 @@ async fn undo(c: Context) -> Outcome {
 }
 
 /// `kubectl rollout history`, `undo` and `status`, by kubectl itself.
-async fn kubectl_rollback(c: Context) -> Outcome {
+async fn kubectl_shows_the_history_and_rolls_back(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 2).await?;
     let set = agent(&c).set("metadata/annotations", json!({"kubernetes.io/change-cause": "first"}));
     c.create(DAEMON_SETS, set).await?;
@@ -724,14 +673,14 @@ async fn kubectl_rollback(c: Context) -> Outcome {
     rolled_out(&c, &nodes, "img:2").await
 }
 
-async fn kubectl_status(c: Context) -> Outcome {
+async fn kubectl_waits_for_a_rollout_that_is_stuck(c: Context) -> Outcome {
     let _nodes = Nodes::start(&c, 2).await?;
     c.create(DAEMON_SETS, agent(&c).script("sim/ready-after", "600")).await?;
     until_status(&c, json!({"currentNumberScheduled": 2})).await?;
     c.check_stuck_rollout("daemonset/agent", "0 of 2 updated pods are available").await
 }
 
-async fn bytes(c: Context) -> Outcome {
+async fn revisions_are_stored_byte_for_byte(c: Context) -> Outcome {
     let set = daemon_set("agent").set("spec/template/spec/containers/0/args", json!(["a<b", "x&y", "\u{2028}"]));
     let none = json!({"nonet.io/none": "here"});
     c.create(DAEMON_SETS, set.set("spec/template/spec/nodeSelector", none)).await?;
@@ -752,7 +701,7 @@ async fn bytes(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn history(c: Context) -> Outcome {
+async fn history_is_as_long_as_the_limit(c: Context) -> Outcome {
     let _nodes = Nodes::start(&c, 1).await?;
     c.create(DAEMON_SETS, agent(&c).set("spec/revisionHistoryLimit", 1)).await?;
     complete(&c, 1).await?;
@@ -764,7 +713,7 @@ async fn history(c: Context) -> Outcome {
     c.until("the oldest revisions to go", async || revisions(&c).await.is_ok_and(|r| r == wanted).then_some(())).await
 }
 
-async fn adopts(c: Context) -> Outcome {
+async fn orphans_are_adopted_and_strangers_released(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 2).await?;
     let [with_stray, other] = &nodes.names[..] else { unreachable!() };
     let stray = pod("stray", "agent").set("spec/nodeName", with_stray.as_str());
@@ -772,9 +721,8 @@ async fn adopts(c: Context) -> Outcome {
     let stray = c.create(PODS, stray).await?;
     let set = agent(&c).set("spec/updateStrategy", json!({"type": "OnDelete"}));
     let set = c.create(DAEMON_SETS, set).await?;
-    c.until("the stray to be adopted", async || {
-        let pod = c.get(PODS, "stray").await.ok()?;
-        (pod["metadata"]["ownerReferences"][0]["uid"] == set["metadata"]["uid"]).then_some(())
+    c.until_object(PODS, "stray", "the stray to be adopted", |pod| {
+        pod["metadata"]["ownerReferences"][0]["uid"] == set["metadata"]["uid"]
     })
     .await?;
     until_status(&c, json!({"currentNumberScheduled": 2, "numberAvailable": 2, "updatedNumberScheduled": 1})).await?;
@@ -807,7 +755,7 @@ async fn adopts(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn relabelled(c: Context) -> Outcome {
+async fn labels_taken_away_release_and_given_back_adopt(c: Context) -> Outcome {
     const HASH: &str = "controller-revision-hash";
     let nodes = Nodes::start(&c, 1).await?;
     let node = &nodes.names[0];
@@ -817,11 +765,9 @@ async fn relabelled(c: Context) -> Outcome {
     let name = first["metadata"]["name"].as_str().unwrap();
     let merge = async |metadata: Value| c.merge(PODS, name, json!({ "metadata": metadata })).await;
     let until_owned = async |what: &str, owned: bool| {
-        c.until(what, async || {
-            let pod = c.get(PODS, name).await.ok()?;
-            (pod["metadata"]["ownerReferences"][0]["kind"].is_string() == owned).then_some(())
-        })
-        .await
+        c.until_object(PODS, name, what, |pod| pod["metadata"]["ownerReferences"][0]["kind"].is_string() == owned)
+            .await
+            .map(drop)
     };
     merge(json!({"ownerReferences": null})).await?;
     until_owned("the orphan to be adopted", true).await?;
@@ -849,7 +795,7 @@ async fn relabelled(c: Context) -> Outcome {
     .await
 }
 
-async fn min_ready_seconds(c: Context) -> Outcome {
+async fn a_pod_is_available_after_min_ready_seconds(c: Context) -> Outcome {
     let _nodes = Nodes::start(&c, 1).await?;
     c.create(DAEMON_SETS, agent(&c).set("spec/minReadySeconds", 3)).await?;
     until_status(&c, json!({"numberReady": 1, "numberAvailable": 0, "numberUnavailable": 1})).await?;
@@ -857,7 +803,7 @@ async fn min_ready_seconds(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn deleting(c: Context) -> Outcome {
+async fn nothing_is_made_while_the_set_is_deleted(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 2).await?;
     c.create(DAEMON_SETS, agent(&c)).await?;
     complete(&c, 2).await?;
@@ -872,7 +818,7 @@ async fn deleting(c: Context) -> Outcome {
     stays
 }
 
-async fn settled(c: Context) -> Outcome {
+async fn a_settled_set_is_left_alone(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 2).await?;
     c.create(DAEMON_SETS, agent(&c)).await?;
     complete(&c, 2).await?;

@@ -2,50 +2,24 @@
 //!
 //! Where the binary of kube-controller-manager does not lie beside those of etcd and kube-apiserver, a second
 //! daemonset-controller takes its part, and nothing is left to compare.
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    process::ExitCode,
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use e2e::{
-    cluster::Kind,
-    suite::{
-        Builder, Context, Failure, Outcome, State, Suite, Test, daemon_set,
-        handover::Hands,
-        is_ready,
-        resources::{CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS},
-        run,
-    },
-};
+use e2e::suite::{handover::Hands, prelude::*};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
-use serde_json::{Value, json};
 
 /// The number of nodes of every cluster of this suite.
 const NODE_COUNT: i64 = 6;
 
-fn main() -> ExitCode {
-    run(&suite())
-}
-
-/// The suite, for a program of its own and for the one that runs all of them.
 pub(crate) fn suite() -> Suite {
-    Suite {
-        name: "daemonset_handover",
-        controllers: &[],
-        starts_its_own: true,
-        cluster: |cluster| cluster,
-        at_once: Some(1),
-        tests: vec![
-            Test::new("rollouts_go_on_in_other_hands", |c| Box::pin(rollouts(c))).only(&[Kind::Sandbox, Kind::Envtest]),
-            Test::new("what_is_at_rest_stays_at_rest_both_ways", |c| Box::pin(at_rest(c)))
-                .only(&[Kind::Sandbox, Kind::Envtest]),
-            Test::new("both_write_the_same", |c| Box::pin(same(c))).only(&[Kind::Envtest]).needs(Hands::differ),
-        ],
-    }
+    let scenes = scenes! {
+        SIMULATED =>
+            rollouts_go_on_in_other_hands what_is_at_rest_stays_at_rest_both_ways;
+        ENVTEST.needs(Hands::differ) =>
+            both_write_the_same;
+    };
+    Suite::new("daemonset_handover", &[], scenes).at_once(1)
 }
 
 fn hands() -> Hands {
@@ -97,7 +71,7 @@ fn without(state: &State, set: &str) -> i64 {
     NODE_COUNT - serves.map(|pod| target(pod)).collect::<BTreeSet<_>>().len() as i64
 }
 
-async fn rollouts(c: Context) -> Outcome {
+async fn rollouts_go_on_in_other_hands(c: Context) -> Outcome {
     let hands = hands();
     let mut worker = hands.theirs(&c).await?;
     for (name, strategy) in [("one", limits(1, 0)), ("surge", limits(0, 1))] {
@@ -191,9 +165,8 @@ async fn made(c: &Context) -> Outcome {
     for name in ["plain", "rich", "surge", "on-delete"] {
         complete(c, name).await?;
     }
-    c.until("the set that runs nowhere to be observed", async || {
-        let set = c.get(DAEMON_SETS, "nowhere").await.ok()?;
-        (set["status"]["observedGeneration"] == 1).then_some(())
+    c.until_object(DAEMON_SETS, "nowhere", "the set that runs nowhere to be observed", |set| {
+        set["status"]["observedGeneration"] == 1
     })
     .await?;
     c.sleep(Duration::from_secs(2)).await;
@@ -210,7 +183,7 @@ async fn versions(c: &Context) -> Result<Vec<String>, Failure> {
     Ok(out)
 }
 
-async fn at_rest(c: Context) -> Outcome {
+async fn what_is_at_rest_stays_at_rest_both_ways(c: Context) -> Outcome {
     let hands = hands();
     let theirs = hands.theirs(&c).await?;
     made(&c).await?;
@@ -273,7 +246,7 @@ async fn written(c: &Context) -> Result<BTreeSet<String>, Failure> {
     Ok(out)
 }
 
-async fn same(c: Context) -> Outcome {
+async fn both_write_the_same(c: Context) -> Outcome {
     let hands = hands();
     assert_eq!(c.client().list(NODES, "", "").await?.len() as i64, NODE_COUNT);
     let theirs = hands.theirs(&c).await?;

@@ -1,62 +1,28 @@
 //! Suite: what deployment-controller promises, with replicaset-controller beside it.
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::{process::ExitCode, time::Duration};
-
-use e2e::{
-    cluster::Kind,
-    suite::{
-        Context, Failure, Outcome, State, Suite, Test, condition, deployment, replica_set,
-        resources::{DEPLOYMENTS, PODS, REPLICA_SETS},
-        run,
-    },
-    tools,
-};
-use serde_json::{Value, json};
-
-/// Clusters without a garbage collector, whose nodes follow scripts.
-const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
+use e2e::suite::prelude::*;
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
-fn main() -> ExitCode {
-    run(&suite())
-}
-
-/// The suite, for a program of its own and for the one that runs all of them.
 pub(crate) fn suite() -> Suite {
-    Suite {
-        name: "deployment",
-        controllers: &[("deployment-controller", &[]), ("replicaset-controller", &[])],
-        starts_its_own: false,
-        cluster: |cluster| cluster.sandbox(|sandbox| sandbox.keep_unknown_fields(true)),
-        at_once: None,
-        tests: vec![
-            Test::new("rolls_out_and_scales", |c| Box::pin(scales(c))),
-            Test::new("surge_and_unavailable_are_respected_at_every_step", |c| Box::pin(steps(c))),
-            Test::new("without_surge_old_pods_go_first", |c| Box::pin(no_surge(c))),
-            Test::new("an_update_overtakes_an_update", |c| Box::pin(rolls_over(c))),
-            Test::new("pause_and_resume", |c| Box::pin(pause(c))),
-            Test::new("rolls_back_to_an_earlier_revision", |c| Box::pin(rolls_back(c))),
-            Test::new("kubectl_shows_the_history_and_rolls_back", |c| Box::pin(kubectl_rollback(c)))
-                .needs(tools::needs_kubectl),
-            Test::new("kubectl_waits_for_a_rollout_that_is_stuck", |c| Box::pin(kubectl_status(c)))
-                .needs(tools::needs_kubectl),
-            Test::new("recreate_never_runs_two_revisions", |c| Box::pin(recreates(c))),
-            Test::new("history_is_limited", |c| Box::pin(history(c))),
-            Test::new("a_stuck_rollout_is_scaled_in_proportion", |c| Box::pin(proportional(c))),
-            Test::new("a_stuck_rollout_exceeds_its_deadline_and_recovers", |c| Box::pin(deadline(c))),
-            Test::new("availability_needs_min_ready_seconds", |c| Box::pin(min_ready_seconds(c))),
-            Test::new("a_replica_set_that_matches_is_adopted", |c| Box::pin(adopts(c))),
-            Test::new("a_replica_set_that_stops_matching_is_released", |c| Box::pin(releases(c))),
-            Test::new("annotations_and_change_cause_reach_the_replica_set", |c| Box::pin(annotations(c))),
-            Test::new("a_name_that_is_taken_is_avoided", |c| Box::pin(collision(c))),
-            Test::new("a_restart_replaces_every_pod", |c| Box::pin(restart(c))),
-            Test::new("a_complete_deployment_is_left_alone", |c| Box::pin(settled(c))),
-            Test::new("a_field_nobody_knows_survives", |c| Box::pin(unknown_field(c))).only(&[Kind::Sandbox]),
-            Test::new("two_hundred_at_once", |c| Box::pin(many(c))).only(OURS),
-        ],
-    }
+    let scenes = scenes! {
+        EVERYWHERE =>
+            rolls_out_and_scales surge_and_unavailable_are_respected_at_every_step without_surge_old_pods_go_first
+            an_update_overtakes_an_update pause_and_resume rolls_back_to_an_earlier_revision
+            recreate_never_runs_two_revisions history_is_limited a_stuck_rollout_is_scaled_in_proportion
+            a_stuck_rollout_exceeds_its_deadline_and_recovers availability_needs_min_ready_seconds
+            a_replica_set_that_matches_is_adopted a_replica_set_that_stops_matching_is_released
+            annotations_and_change_cause_reach_the_replica_set a_name_that_is_taken_is_avoided
+            a_restart_replaces_every_pod a_complete_deployment_is_left_alone;
+        EVERYWHERE.needs(tools::needs_kubectl) =>
+            kubectl_shows_the_history_and_rolls_back kubectl_waits_for_a_rollout_that_is_stuck;
+        SANDBOX =>
+            a_field_nobody_knows_survives;
+        SIMULATED =>
+            two_hundred_at_once;
+    };
+    Suite::new("deployment", &[("deployment-controller", &[]), ("replicaset-controller", &[])], scenes)
+        .cluster(|cluster| cluster.sandbox(|sandbox| sandbox.keep_unknown_fields(true)))
 }
 
 /// A change of the image of a Deployment's Pods.
@@ -101,7 +67,7 @@ async fn has_condition(c: &Context, name: &str, kind: &str, status: &str, reason
     .await
 }
 
-async fn scales(c: Context) -> Outcome {
+async fn rolls_out_and_scales(c: Context) -> Outcome {
     c.create(DEPLOYMENTS, deployment("web").replicas(3)).await?;
     let d = c.rolled_out("web").await?;
     assert_eq!(revision(&d), "1");
@@ -146,7 +112,7 @@ async fn check_limits(c: &Context, states: &[State], most: i64, least: i64) -> O
     Ok(())
 }
 
-async fn steps(c: Context) -> Outcome {
+async fn surge_and_unavailable_are_respected_at_every_step(c: Context) -> Outcome {
     let web = deployment("web").replicas(8).rolling("25%", "25%").script("sim/ready-after", "0.2");
     c.create(DEPLOYMENTS, web).await?;
     c.rolled_out("web").await?;
@@ -165,7 +131,7 @@ async fn steps(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn no_surge(c: Context) -> Outcome {
+async fn without_surge_old_pods_go_first(c: Context) -> Outcome {
     c.create(DEPLOYMENTS, deployment("web").replicas(4).rolling(0, 1).script("sim/ready-after", "0.1")).await?;
     c.rolled_out("web").await?;
     let recorder = c.record().await?;
@@ -174,7 +140,7 @@ async fn no_surge(c: Context) -> Outcome {
     check_limits(&c, &recorder.stop().await?, 4, 3).await
 }
 
-async fn rolls_over(c: Context) -> Outcome {
+async fn an_update_overtakes_an_update(c: Context) -> Outcome {
     c.create(DEPLOYMENTS, deployment("web").replicas(6).rolling(2, 1)).await?;
     c.rolled_out("web").await?;
     let recorder = c.record().await?;
@@ -194,7 +160,7 @@ async fn rolls_over(c: Context) -> Outcome {
     check_limits(&c, &recorder.stop().await?, 8, 5).await
 }
 
-async fn pause(c: Context) -> Outcome {
+async fn pause_and_resume(c: Context) -> Outcome {
     c.create(DEPLOYMENTS, deployment("web").replicas(2)).await?;
     let d = c.rolled_out("web").await?;
     c.merge(DEPLOYMENTS, "web", json!({"spec": {"paused": true}})).await?;
@@ -211,7 +177,7 @@ async fn pause(c: Context) -> Outcome {
     sizes(&c, &d, &[0, 4]).await
 }
 
-async fn rolls_back(c: Context) -> Outcome {
+async fn rolls_back_to_an_earlier_revision(c: Context) -> Outcome {
     let annotated =
         deployment("web").replicas(2).set("metadata/annotations", json!({"kubernetes.io/change-cause": "first"}));
     c.create(DEPLOYMENTS, annotated).await?;
@@ -247,7 +213,7 @@ async fn rolls_back(c: Context) -> Outcome {
 }
 
 /// `kubectl rollout history`, `undo` and `status`, by kubectl itself.
-async fn kubectl_rollback(c: Context) -> Outcome {
+async fn kubectl_shows_the_history_and_rolls_back(c: Context) -> Outcome {
     let annotated =
         deployment("web").replicas(2).set("metadata/annotations", json!({"kubernetes.io/change-cause": "first"}));
     c.create(DEPLOYMENTS, annotated).await?;
@@ -261,14 +227,14 @@ async fn kubectl_rollback(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn kubectl_status(c: Context) -> Outcome {
+async fn kubectl_waits_for_a_rollout_that_is_stuck(c: Context) -> Outcome {
     c.create(DEPLOYMENTS, deployment("web").replicas(2)).await?;
     c.rolled_out("web").await?;
     c.merge(DEPLOYMENTS, "web", never_ready("img:2")).await?;
     c.check_stuck_rollout("deployment/web", "1 out of 2 new replicas have been updated").await
 }
 
-async fn recreates(c: Context) -> Outcome {
+async fn recreate_never_runs_two_revisions(c: Context) -> Outcome {
     let web = deployment("web").replicas(3).recreate().script("sim/terminate-after", "1");
     c.create(DEPLOYMENTS, web).await?;
     c.rolled_out("web").await?;
@@ -287,7 +253,7 @@ async fn recreates(c: Context) -> Outcome {
     sizes(&c, &d, &[0, 3]).await
 }
 
-async fn history(c: Context) -> Outcome {
+async fn history_is_limited(c: Context) -> Outcome {
     c.create(DEPLOYMENTS, deployment("web").set("spec/revisionHistoryLimit", 2)).await?;
     let d = c.rolled_out("web").await?;
     for version in 2..=5 {
@@ -311,7 +277,7 @@ fn never_ready(image: &str) -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}], "readinessGates": gates}}}})
 }
 
-async fn proportional(c: Context) -> Outcome {
+async fn a_stuck_rollout_is_scaled_in_proportion(c: Context) -> Outcome {
     c.create(DEPLOYMENTS, deployment("web").replicas(10).rolling(3, 2)).await?;
     let d = c.rolled_out("web").await?;
     c.merge(DEPLOYMENTS, "web", never_ready("img:2")).await?;
@@ -327,7 +293,7 @@ async fn proportional(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn deadline(c: Context) -> Outcome {
+async fn a_stuck_rollout_exceeds_its_deadline_and_recovers(c: Context) -> Outcome {
     c.create(DEPLOYMENTS, deployment("web").replicas(2).set("spec/progressDeadlineSeconds", 3)).await?;
     c.rolled_out("web").await?;
     c.merge(DEPLOYMENTS, "web", never_ready("img:2")).await?;
@@ -344,7 +310,7 @@ async fn deadline(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn min_ready_seconds(c: Context) -> Outcome {
+async fn availability_needs_min_ready_seconds(c: Context) -> Outcome {
     c.create(DEPLOYMENTS, deployment("web").replicas(2).rolling(1, 0).set("spec/minReadySeconds", 2)).await?;
     let d = has_condition(&c, "web", "Available", "False", "MinimumReplicasUnavailable").await?;
     c.rolled_out("web").await?;
@@ -360,7 +326,7 @@ async fn min_ready_seconds(c: Context) -> Outcome {
     .await
 }
 
-async fn adopts(c: Context) -> Outcome {
+async fn a_replica_set_that_matches_is_adopted(c: Context) -> Outcome {
     c.create(
         REPLICA_SETS,
         replica_set("web-orphan")
@@ -370,11 +336,8 @@ async fn adopts(c: Context) -> Outcome {
             .set("spec/template/metadata/labels/app", "web"),
     )
     .await?;
-    c.until("the ReplicaSet to run", async || {
-        let set = c.get(REPLICA_SETS, "web-orphan").await.ok()?;
-        (set["status"]["availableReplicas"] == 2).then_some(())
-    })
-    .await?;
+    c.until_object(REPLICA_SETS, "web-orphan", "the ReplicaSet to run", |set| set["status"]["availableReplicas"] == 2)
+        .await?;
     c.create(DEPLOYMENTS, deployment("web").replicas(3)).await?;
     let d = c.rolled_out("web").await?;
     let sets = c.replica_sets_of(&d).await?;
@@ -384,7 +347,7 @@ async fn adopts(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn releases(c: Context) -> Outcome {
+async fn a_replica_set_that_stops_matching_is_released(c: Context) -> Outcome {
     c.create(DEPLOYMENTS, deployment("web").replicas(2)).await?;
     let d = c.rolled_out("web").await?;
     let name = c.replica_sets_of(&d).await?[0]["metadata"]["name"].as_str().unwrap().to_owned();
@@ -392,9 +355,8 @@ async fn releases(c: Context) -> Outcome {
     c.merge(DEPLOYMENTS, "web", json!({"spec": {"paused": true}})).await?;
     c.merge(DEPLOYMENTS, "web", image("img:2")).await?;
     c.merge(REPLICA_SETS, &name, json!({"metadata": {"labels": {"app": "other"}}})).await?;
-    c.until("the ReplicaSet to be released", async || {
-        let set = c.get(REPLICA_SETS, &name).await.ok()?;
-        set["metadata"].get("ownerReferences").is_none().then_some(())
+    c.until_object(REPLICA_SETS, &name, "the ReplicaSet to be released", |set| {
+        set["metadata"].get("ownerReferences").is_none()
     })
     .await?;
     c.merge(DEPLOYMENTS, "web", json!({"spec": {"paused": null}})).await?;
@@ -404,7 +366,7 @@ async fn releases(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn annotations(c: Context) -> Outcome {
+async fn annotations_and_change_cause_reach_the_replica_set(c: Context) -> Outcome {
     let annotations = json!({"kubernetes.io/change-cause": "why", "note": "1",
         "kubectl.kubernetes.io/last-applied-configuration": "{}"});
     c.create(DEPLOYMENTS, deployment("web").set("metadata/annotations", annotations)).await?;
@@ -421,18 +383,14 @@ async fn annotations(c: Context) -> Outcome {
     .await
 }
 
-async fn collision(c: Context) -> Outcome {
+async fn a_name_that_is_taken_is_avoided(c: Context) -> Outcome {
     c.create(DEPLOYMENTS, deployment("web")).await?;
     let d = c.rolled_out("web").await?;
     let name = c.replica_sets_of(&d).await?[0]["metadata"]["name"].as_str().unwrap().to_owned();
     // The ReplicaSet is no longer what its name says.
     c.merge(REPLICA_SETS, &name, image("img:other")).await?;
-    let d = c
-        .until("another name to be found", async || {
-            let d = c.get(DEPLOYMENTS, "web").await.ok()?;
-            (d["status"]["collisionCount"] == 1).then_some(d)
-        })
-        .await?;
+    let d =
+        c.until_object(DEPLOYMENTS, "web", "another name to be found", |d| d["status"]["collisionCount"] == 1).await?;
     c.until("the Deployment to run on a ReplicaSet of another name", async || {
         let sets = c.replica_sets_of(&d).await.ok()?;
         let sized: Vec<_> = sets.iter().map(|s| (s["metadata"]["name"] == *name, size(s))).collect();
@@ -443,7 +401,7 @@ async fn collision(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn restart(c: Context) -> Outcome {
+async fn a_restart_replaces_every_pod(c: Context) -> Outcome {
     c.create(DEPLOYMENTS, deployment("web").replicas(3)).await?;
     c.rolled_out("web").await?;
     let before: Vec<_> = c.list(PODS).await?.iter().map(|p| p["metadata"]["uid"].clone()).collect();
@@ -451,14 +409,14 @@ async fn restart(c: Context) -> Outcome {
     let patch = json!({"spec": {"template": {"metadata": {"annotations": {at: "2026-01-01T00:00:00Z"}}}}});
     c.merge(DEPLOYMENTS, "web", patch).await?;
     c.rolled_out("web").await?;
-    c.until("every Pod to be another one", async || {
-        let pods = c.list(PODS).await.ok()?;
-        (pods.len() == 3 && pods.iter().all(|p| !before.contains(&p["metadata"]["uid"]))).then_some(())
+    c.until_list(PODS, "every Pod to be another one", |pods| {
+        pods.len() == 3 && pods.iter().all(|p| !before.contains(&p["metadata"]["uid"]))
     })
     .await
+    .map(drop)
 }
 
-async fn settled(c: Context) -> Outcome {
+async fn a_complete_deployment_is_left_alone(c: Context) -> Outcome {
     c.create(DEPLOYMENTS, deployment("web").replicas(2)).await?;
     c.rolled_out("web").await?;
     c.sleep(Duration::from_secs(1)).await;
@@ -468,7 +426,7 @@ async fn settled(c: Context) -> Outcome {
     c.check(states.len() == 1, &format!("{} writes to a Deployment at rest", states.len() - 1)).await
 }
 
-async fn unknown_field(c: Context) -> Outcome {
+async fn a_field_nobody_knows_survives(c: Context) -> Outcome {
     let unknown = json!({"depth": 3, "list": [{"deep": true}]});
     let web = deployment("web")
         .set("spec/template/spec/futureField", unknown.clone())
@@ -486,7 +444,7 @@ async fn unknown_field(c: Context) -> Outcome {
     sizes(&c, &d, &[0, 1]).await
 }
 
-async fn many(c: Context) -> Outcome {
+async fn two_hundred_at_once(c: Context) -> Outcome {
     for i in 0..200 {
         c.create(DEPLOYMENTS, deployment(&format!("web-{i}")).replicas(2)).await?;
     }

@@ -1,48 +1,21 @@
 //! Suite: what endpointslice-controller promises for EndpointSlices and Endpoints.
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::{process::ExitCode, time::Duration};
+use e2e::suite::prelude::*;
 
-use e2e::{
-    cluster::Kind,
-    suite::{
-        Context, Failure, Outcome, Suite, Test, pod, replica_set,
-        resources::{ENDPOINT_SLICES, ENDPOINTS, PODS, REPLICA_SETS, SERVICES},
-        run,
-    },
-};
-use serde_json::{Value, json};
-
-/// Clusters whose nodes follow scripts.
-const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
-
-fn main() -> ExitCode {
-    run(&suite())
-}
-
-/// The suite, for a program of its own and for the one that runs all of them.
 pub(crate) fn suite() -> Suite {
-    Suite {
-        name: "endpointslice",
-        controllers: &[("endpointslice-controller", &["--max-endpoints-per-slice=4"]), ("replicaset-controller", &[])],
-        starts_its_own: false,
-        cluster: |cluster| cluster,
-        at_once: None,
-        tests: vec![
-            Test::new("a_service_without_pods_has_an_empty_slice", |c| Box::pin(empty(c))),
-            Test::new("endpoints_follow_pods", |c| Box::pin(follows(c))),
-            Test::new("slices_are_filled_and_kept", |c| Box::pin(fills(c))),
-            Test::new("a_pod_that_is_not_ready_is_told_apart", |c| Box::pin(not_ready(c))).only(OURS),
-            Test::new("a_pod_that_goes_still_serves", |c| Box::pin(terminating(c))).only(OURS),
-            Test::new("named_ports_make_slices_of_their_own", |c| Box::pin(named_ports(c))),
-            Test::new("endpoints_prefer_their_zone", |c| Box::pin(zones(c))).only(OURS),
-            Test::new("a_deleted_slice_comes_back", |c| Box::pin(deleted(c))),
-            Test::new("a_changed_slice_is_corrected", |c| Box::pin(changed(c))),
-            Test::new("a_service_for_nobody_is_left_alone", |c| Box::pin(no_selector(c))),
-            Test::new("endpoints_are_kept_beside_slices", |c| Box::pin(beside(c))),
-            Test::new("a_service_at_rest_is_left_alone", |c| Box::pin(settled(c))),
-        ],
-    }
+    let scenes = scenes! {
+        EVERYWHERE =>
+            a_service_without_pods_has_an_empty_slice endpoints_follow_pods slices_are_filled_and_kept
+            named_ports_make_slices_of_their_own a_deleted_slice_comes_back a_changed_slice_is_corrected
+            a_service_for_nobody_is_left_alone endpoints_are_kept_beside_slices a_service_at_rest_is_left_alone;
+        SIMULATED =>
+            a_pod_that_is_not_ready_is_told_apart a_pod_that_goes_still_serves endpoints_prefer_their_zone;
+    };
+    Suite::new(
+        "endpointslice",
+        &[("endpointslice-controller", &["--max-endpoints-per-slice=4"]), ("replicaset-controller", &[])],
+        scenes,
+    )
 }
 
 /// A Service for Pods with `app: web`.
@@ -60,12 +33,8 @@ fn endpoints(slice: &Value) -> Vec<Value> {
 }
 
 /// The slices of the Service, once they are as wanted.
-async fn until(c: &Context, what: &str, holds: impl Fn(&[Value]) -> bool) -> Result<Vec<Value>, Failure> {
-    c.until(&format!("slices: {what}"), async || {
-        let slices = c.list(ENDPOINT_SLICES).await.ok()?;
-        holds(&slices).then_some(slices)
-    })
-    .await
+async fn until_slices(c: &Context, what: &str, holds: impl Fn(&[Value]) -> bool) -> Result<Vec<Value>, Failure> {
+    c.until_list(ENDPOINT_SLICES, &format!("slices: {what}"), holds).await
 }
 
 /// How many endpoints each slice has, largest first.
@@ -81,9 +50,9 @@ fn all_ready(slices: &[Value], count: usize) -> bool {
     all.len() == count && all.iter().all(|endpoint| endpoint["conditions"]["ready"] == true)
 }
 
-async fn empty(c: Context) -> Outcome {
+async fn a_service_without_pods_has_an_empty_slice(c: Context) -> Outcome {
     let service = c.create(SERVICES, service(&json!({}))).await?;
-    let slices = until(&c, "one", |slices| slices.len() == 1).await?;
+    let slices = until_slices(&c, "one", |slices| slices.len() == 1).await?;
     let meta = &slices[0]["metadata"];
     assert_eq!(
         meta["labels"],
@@ -100,12 +69,13 @@ async fn empty(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn follows(c: Context) -> Outcome {
+async fn endpoints_follow_pods(c: Context) -> Outcome {
     c.create(SERVICES, service(&json!({}))).await?;
     c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
     for replicas in [2, 4, 1, 0, 3] {
         c.scale(REPLICA_SETS, "web", replicas).await?;
-        let slices = until(&c, &format!("{replicas} ready endpoints"), |all| all_ready(all, replicas as usize)).await?;
+        let slices =
+            until_slices(&c, &format!("{replicas} ready endpoints"), |all| all_ready(all, replicas as usize)).await?;
         let pods = c.list(PODS).await?;
         for endpoint in slices.iter().flat_map(endpoints) {
             let target = &endpoint["targetRef"];
@@ -118,17 +88,13 @@ async fn follows(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn fills(c: Context) -> Outcome {
+async fn slices_are_filled_and_kept(c: Context) -> Outcome {
     c.create(REPLICA_SETS, replica_set("web").replicas(10)).await?;
-    c.until("ten Pods that are ready", async || {
-        let set = c.get(REPLICA_SETS, "web").await.ok()?;
-        (set["status"]["readyReplicas"] == 10).then_some(())
-    })
-    .await?;
+    c.until_object(REPLICA_SETS, "web", "ten Pods that are ready", |set| set["status"]["readyReplicas"] == 10).await?;
     c.create(SERVICES, service(&json!({}))).await?;
-    let before = until(&c, "three", |slices| sizes(slices) == [4, 4, 2]).await?;
+    let before = until_slices(&c, "three", |slices| sizes(slices) == [4, 4, 2]).await?;
     c.scale(REPLICA_SETS, "web", 11).await?;
-    let after = until(&c, "one more endpoint", |slices| all_ready(slices, 11)).await?;
+    let after = until_slices(&c, "one more endpoint", |slices| all_ready(slices, 11)).await?;
     assert_eq!(sizes(&after), [4, 4, 3]);
     let version = |slices: &[Value], at: usize| slices[at]["metadata"]["resourceVersion"].clone();
     let unchanged = (0..3).filter(|at| version(&before, *at) == version(&after, *at)).count();
@@ -136,46 +102,46 @@ async fn fills(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn not_ready(c: Context) -> Outcome {
+async fn a_pod_that_is_not_ready_is_told_apart(c: Context) -> Outcome {
     c.create(SERVICES, service(&json!({}))).await?;
     c.create(PODS, pod("slow", "web").set("metadata/annotations", json!({"sim/never-ready": "true"}))).await?;
-    let slices = until(&c, "one endpoint", |slices| sizes(slices) == [1]).await?;
+    let slices = until_slices(&c, "one endpoint", |slices| sizes(slices) == [1]).await?;
     let conditions = &endpoints(&slices[0])[0]["conditions"];
     assert_eq!(*conditions, json!({"ready": false, "serving": false, "terminating": false}));
     c.merge(SERVICES, "web", json!({"spec": {"publishNotReadyAddresses": true}})).await?;
-    until(&c, "it counts as ready", |slices| all_ready(slices, 1)).await?;
+    until_slices(&c, "it counts as ready", |slices| all_ready(slices, 1)).await?;
     Ok(())
 }
 
-async fn terminating(c: Context) -> Outcome {
+async fn a_pod_that_goes_still_serves(c: Context) -> Outcome {
     c.create(SERVICES, service(&json!({}))).await?;
     c.create(PODS, pod("last", "web").set("metadata/annotations", json!({"sim/terminate-after": "4"}))).await?;
-    until(&c, "a ready endpoint", |slices| all_ready(slices, 1)).await?;
+    until_slices(&c, "a ready endpoint", |slices| all_ready(slices, 1)).await?;
     c.delete(PODS, "last", "Background").await?;
     let goes = json!({"ready": false, "serving": true, "terminating": true});
     let is_going = |slices: &[Value]| slices.iter().flat_map(endpoints).any(|endpoint| endpoint["conditions"] == goes);
-    until(&c, "an endpoint that goes", is_going).await?;
-    until(&c, "none", |slices| sizes(slices) == [0]).await?;
+    until_slices(&c, "an endpoint that goes", is_going).await?;
+    until_slices(&c, "none", |slices| sizes(slices) == [0]).await?;
     Ok(())
 }
 
-async fn named_ports(c: Context) -> Outcome {
+async fn named_ports_make_slices_of_their_own(c: Context) -> Outcome {
     c.create(SERVICES, service(&json!({"ports": [{"name": "http", "port": 80, "targetPort": "web"}]}))).await?;
     for (name, port) in [("a", 8080), ("b", 9090)] {
         let ports = json!([{"name": "web", "containerPort": port}]);
         c.create(PODS, pod(name, "web").set("spec/containers/0/ports", ports)).await?;
     }
-    let slices = until(&c, "two", |slices| slices.len() == 2 && all_ready(slices, 2)).await?;
+    let slices = until_slices(&c, "two", |slices| slices.len() == 2 && all_ready(slices, 2)).await?;
     let mut numbers: Vec<i64> = slices.iter().map(|slice| slice["ports"][0]["port"].as_i64().unwrap()).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, [8080, 9090]);
     Ok(())
 }
 
-async fn zones(c: Context) -> Outcome {
+async fn endpoints_prefer_their_zone(c: Context) -> Outcome {
     c.create(SERVICES, service(&json!({}))).await?;
     c.create(REPLICA_SETS, replica_set("web").replicas(3)).await?;
-    let slices = until(&c, "three", |slices| all_ready(slices, 3)).await?;
+    let slices = until_slices(&c, "three", |slices| all_ready(slices, 3)).await?;
     assert!(slices.iter().flat_map(endpoints).all(|endpoint| endpoint["hints"].is_null()));
     for (distribution, nodes) in [("PreferSameZone", false), ("PreferSameNode", true), ("PreferClose", false)] {
         c.merge(SERVICES, "web", json!({"spec": {"trafficDistribution": distribution}})).await?;
@@ -189,34 +155,36 @@ async fn zones(c: Context) -> Outcome {
                     hints["forNodes"].is_null()
                 }
         };
-        until(&c, distribution, |slices| slices.iter().flat_map(endpoints).all(|endpoint| is_hinted(&endpoint)))
+        until_slices(&c, distribution, |slices| slices.iter().flat_map(endpoints).all(|endpoint| is_hinted(&endpoint)))
             .await?;
     }
     c.merge(SERVICES, "web", json!({"spec": {"trafficDistribution": null}})).await?;
-    until(&c, "no hints", |slices| slices.iter().flat_map(endpoints).all(|endpoint| endpoint["hints"].is_null()))
-        .await?;
+    until_slices(&c, "no hints", |slices| {
+        slices.iter().flat_map(endpoints).all(|endpoint| endpoint["hints"].is_null())
+    })
+    .await?;
     Ok(())
 }
 
-async fn deleted(c: Context) -> Outcome {
+async fn a_deleted_slice_comes_back(c: Context) -> Outcome {
     c.create(SERVICES, service(&json!({}))).await?;
     c.create(PODS, pod("a", "web")).await?;
-    let slices = until(&c, "a ready endpoint", |slices| all_ready(slices, 1)).await?;
+    let slices = until_slices(&c, "a ready endpoint", |slices| all_ready(slices, 1)).await?;
     let meta = slices[0]["metadata"].clone();
     c.delete(ENDPOINT_SLICES, meta["name"].as_str().unwrap(), "Background").await?;
     let is_new = |slices: &[Value]| all_ready(slices, 1) && slices[0]["metadata"]["uid"] != meta["uid"];
-    until(&c, "another one", is_new).await?;
+    until_slices(&c, "another one", is_new).await?;
     Ok(())
 }
 
-async fn changed(c: Context) -> Outcome {
+async fn a_changed_slice_is_corrected(c: Context) -> Outcome {
     c.create(SERVICES, service(&json!({}))).await?;
     c.create(PODS, pod("a", "web")).await?;
-    let slices = until(&c, "a ready endpoint", |slices| all_ready(slices, 1)).await?;
+    let slices = until_slices(&c, "a ready endpoint", |slices| all_ready(slices, 1)).await?;
     let name = slices[0]["metadata"]["name"].as_str().unwrap();
     let patch = json!({"endpoints": [], "metadata": {"labels": {"mine": "1"}, "annotations": {"kept": "1"}}});
     c.merge(ENDPOINT_SLICES, name, patch).await?;
-    let slices = until(&c, "the endpoint is back", |slices| {
+    let slices = until_slices(&c, "the endpoint is back", |slices| {
         all_ready(slices, 1) && slices[0]["metadata"]["labels"].get("mine").is_none()
     })
     .await?;
@@ -224,7 +192,7 @@ async fn changed(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn no_selector(c: Context) -> Outcome {
+async fn a_service_for_nobody_is_left_alone(c: Context) -> Outcome {
     c.create(SERVICES, service(&json!({"selector": null}))).await?;
     c.create(PODS, pod("a", "web")).await?;
     c.stays("there is no slice", Duration::from_secs(3), async || {
@@ -233,7 +201,7 @@ async fn no_selector(c: Context) -> Outcome {
     .await
 }
 
-async fn beside(c: Context) -> Outcome {
+async fn endpoints_are_kept_beside_slices(c: Context) -> Outcome {
     c.create(SERVICES, service(&json!({}))).await?;
     c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
     let there = c
@@ -244,15 +212,15 @@ async fn beside(c: Context) -> Outcome {
         .await?;
     assert_eq!(there["subsets"][0]["ports"], json!([{"name": "http", "port": 8080, "protocol": "TCP"}]));
     assert_eq!(there["metadata"]["labels"]["endpoints.kubernetes.io/managed-by"], "endpoint-controller");
-    until(&c, "slices of the Service only, and no mirror", |slices| slices.len() == 1).await?;
+    until_slices(&c, "slices of the Service only, and no mirror", |slices| slices.len() == 1).await?;
     c.delete(SERVICES, "web", "Background").await?;
     c.until("no Endpoints", async || c.get(ENDPOINTS, "web").await.is_err().then_some(())).await
 }
 
-async fn settled(c: Context) -> Outcome {
+async fn a_service_at_rest_is_left_alone(c: Context) -> Outcome {
     c.create(SERVICES, service(&json!({"trafficDistribution": "PreferClose"}))).await?;
     c.create(REPLICA_SETS, replica_set("web").replicas(6)).await?;
-    until(&c, "six ready endpoints", |slices| all_ready(slices, 6)).await?;
+    until_slices(&c, "six ready endpoints", |slices| all_ready(slices, 6)).await?;
     let versions = async || -> Result<Vec<Value>, Failure> {
         let mut all = c.list(ENDPOINT_SLICES).await?;
         all.extend(c.list(ENDPOINTS).await?);

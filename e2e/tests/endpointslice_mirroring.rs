@@ -1,43 +1,24 @@
 //! Suite: Endpoints that somebody writes by hand, for Services without a selector, are mirrored into EndpointSlices.
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::{process::ExitCode, time::Duration};
-
-use e2e::suite::{
-    Context, Failure, Outcome, Suite, Test, pod,
-    resources::{ENDPOINT_SLICES, ENDPOINTS, PODS, SERVICES},
-    run,
-};
-use serde_json::{Value, json};
+use e2e::suite::prelude::*;
 
 const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
 
-fn main() -> ExitCode {
-    run(&suite())
-}
-
-/// The suite, for a program of its own and for the one that runs all of them.
 pub(crate) fn suite() -> Suite {
-    Suite {
-        name: "endpointslice_mirroring",
-        controllers: &[("endpointslice-controller", &["--mirroring-max-endpoints-per-subset=3"])],
-        starts_its_own: false,
-        cluster: |cluster| cluster,
-        at_once: None,
-        tests: vec![
-            Test::new("families_are_mirrored_apart_with_labels_and_annotations", |c| Box::pin(families(c))),
-            Test::new("a_mirror_follows_addresses_readiness_and_ports", |c| Box::pin(follows(c))),
-            Test::new("a_mirror_goes_with_its_endpoints", |c| Box::pin(goes(c))),
-            Test::new("a_mirror_goes_with_its_service", |c| Box::pin(service_goes(c))),
-            Test::new("a_selector_ends_mirroring_and_its_removal_begins_it", |c| Box::pin(selector(c))),
-            Test::new("a_mirror_that_somebody_changes_is_corrected", |c| Box::pin(corrected(c))),
-            Test::new("a_mirror_that_somebody_deletes_comes_back", |c| Box::pin(deleted(c))),
-            Test::new("too_many_addresses_are_cut_and_reported", |c| Box::pin(too_many(c))),
-            Test::new("locks_and_endpoints_to_skip_are_not_mirrored", |c| Box::pin(skipped(c))),
-            Test::new("a_slice_of_somebody_else_stays", |c| Box::pin(foreign(c))),
-            Test::new("mirrors_at_rest_are_left_alone", |c| Box::pin(settled(c))),
-        ],
-    }
+    let scenes = scenes! {
+        EVERYWHERE =>
+            families_are_mirrored_apart_with_labels_and_annotations a_mirror_follows_addresses_readiness_and_ports
+            a_mirror_goes_with_its_endpoints a_mirror_goes_with_its_service
+            a_selector_ends_mirroring_and_its_removal_begins_it a_mirror_that_somebody_changes_is_corrected
+            a_mirror_that_somebody_deletes_comes_back too_many_addresses_are_cut_and_reported
+            locks_and_endpoints_to_skip_are_not_mirrored a_slice_of_somebody_else_stays
+            mirrors_at_rest_are_left_alone;
+    };
+    Suite::new(
+        "endpointslice_mirroring",
+        &[("endpointslice-controller", &["--mirroring-max-endpoints-per-subset=3"])],
+        scenes,
+    )
 }
 
 fn service() -> Value {
@@ -77,7 +58,7 @@ fn addresses(slices: &[Value]) -> Vec<(String, bool)> {
 }
 
 /// The mirrors of the Service, once they hold exactly these endpoints.
-async fn until(c: &Context, wanted: &[(&str, bool)]) -> Result<Vec<Value>, Failure> {
+async fn until_mirrored(c: &Context, wanted: &[(&str, bool)]) -> Result<Vec<Value>, Failure> {
     let wanted: Vec<(String, bool)> = wanted.iter().map(|(ip, ready)| ((*ip).to_owned(), *ready)).collect();
     c.until(&format!("mirrors of {wanted:?}"), async || {
         let mut slices = c.list(ENDPOINT_SLICES).await.ok()?;
@@ -87,10 +68,10 @@ async fn until(c: &Context, wanted: &[(&str, bool)]) -> Result<Vec<Value>, Failu
     .await
 }
 
-async fn families(c: Context) -> Outcome {
+async fn families_are_mirrored_apart_with_labels_and_annotations(c: Context) -> Outcome {
     c.create(SERVICES, service()).await?;
     let owner = c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1", "fd00::1"], &[], 80))).await?;
-    let slices = until(&c, &[("10.200.0.1", true), ("fd00::1", true)]).await?;
+    let slices = until_mirrored(&c, &[("10.200.0.1", true), ("fd00::1", true)]).await?;
     let mut kinds: Vec<&str> = slices.iter().map(|slice| slice["addressType"].as_str().unwrap()).collect();
     kinds.sort_unstable();
     assert_eq!(kinds, ["IPv4", "IPv6"]);
@@ -106,14 +87,14 @@ async fn families(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn follows(c: Context) -> Outcome {
+async fn a_mirror_follows_addresses_readiness_and_ports(c: Context) -> Outcome {
     c.create(SERVICES, service()).await?;
     c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1"], &["10.200.0.2"], 80))).await?;
-    let first = until(&c, &[("10.200.0.1", true), ("10.200.0.2", false)]).await?;
+    let first = until_mirrored(&c, &[("10.200.0.1", true), ("10.200.0.2", false)]).await?;
     let change =
         json!({"subsets": subsets(&["10.200.0.2", "10.200.0.3"], &[], 80), "metadata": {"annotations": {"a": "2"}}});
     c.merge(ENDPOINTS, "web", change).await?;
-    let second = until(&c, &[("10.200.0.2", true), ("10.200.0.3", true)]).await?;
+    let second = until_mirrored(&c, &[("10.200.0.2", true), ("10.200.0.3", true)]).await?;
     assert_eq!(second[0]["metadata"]["name"], first[0]["metadata"]["name"]);
     assert_eq!(second[0]["metadata"]["annotations"], json!({"a": "2"}));
     c.merge(ENDPOINTS, "web", json!({"subsets": subsets(&["10.200.0.2", "10.200.0.3"], &[], 81)})).await?;
@@ -125,46 +106,46 @@ async fn follows(c: Context) -> Outcome {
         .await?;
     assert_eq!(slice["metadata"]["name"], first[0]["metadata"]["name"], "the slice is reused");
     c.merge(ENDPOINTS, "web", json!({"subsets": null})).await?;
-    until(&c, &[]).await?;
+    until_mirrored(&c, &[]).await?;
     Ok(())
 }
 
-async fn goes(c: Context) -> Outcome {
+async fn a_mirror_goes_with_its_endpoints(c: Context) -> Outcome {
     c.create(SERVICES, service()).await?;
     c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1"], &[], 80))).await?;
-    until(&c, &[("10.200.0.1", true)]).await?;
+    until_mirrored(&c, &[("10.200.0.1", true)]).await?;
     c.delete(ENDPOINTS, "web", "Background").await?;
-    until(&c, &[]).await?;
+    until_mirrored(&c, &[]).await?;
     c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.2"], &[], 80))).await?;
-    until(&c, &[("10.200.0.2", true)]).await?;
+    until_mirrored(&c, &[("10.200.0.2", true)]).await?;
     Ok(())
 }
 
-async fn service_goes(c: Context) -> Outcome {
+async fn a_mirror_goes_with_its_service(c: Context) -> Outcome {
     c.create(SERVICES, service()).await?;
     c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1"], &[], 80))).await?;
-    until(&c, &[("10.200.0.1", true)]).await?;
+    until_mirrored(&c, &[("10.200.0.1", true)]).await?;
     c.delete(SERVICES, "web", "Background").await?;
-    until(&c, &[]).await?;
+    until_mirrored(&c, &[]).await?;
     Ok(())
 }
 
-async fn selector(c: Context) -> Outcome {
+async fn a_selector_ends_mirroring_and_its_removal_begins_it(c: Context) -> Outcome {
     c.create(SERVICES, service()).await?;
     c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1"], &[], 80))).await?;
-    until(&c, &[("10.200.0.1", true)]).await?;
+    until_mirrored(&c, &[("10.200.0.1", true)]).await?;
     c.merge(SERVICES, "web", json!({"spec": {"selector": {"app": "web"}}})).await?;
-    until(&c, &[]).await?;
+    until_mirrored(&c, &[]).await?;
     c.merge(SERVICES, "web", json!({"spec": {"selector": null}})).await?;
     c.merge(ENDPOINTS, "web", json!({"subsets": subsets(&["10.200.0.4"], &[], 80)})).await?;
-    until(&c, &[("10.200.0.4", true)]).await?;
+    until_mirrored(&c, &[("10.200.0.4", true)]).await?;
     Ok(())
 }
 
-async fn corrected(c: Context) -> Outcome {
+async fn a_mirror_that_somebody_changes_is_corrected(c: Context) -> Outcome {
     c.create(SERVICES, service()).await?;
     c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1"], &[], 80))).await?;
-    let slices = until(&c, &[("10.200.0.1", true)]).await?;
+    let slices = until_mirrored(&c, &[("10.200.0.1", true)]).await?;
     let name = slices[0]["metadata"]["name"].as_str().unwrap();
     let change = json!({"metadata": {"labels": {"l": "2"}, "annotations": {"b": "1"}}, "endpoints": [{"addresses": ["10.200.0.9"]}]});
     c.merge(ENDPOINT_SLICES, name, change).await?;
@@ -177,24 +158,22 @@ async fn corrected(c: Context) -> Outcome {
     .await
 }
 
-async fn deleted(c: Context) -> Outcome {
+async fn a_mirror_that_somebody_deletes_comes_back(c: Context) -> Outcome {
     c.create(SERVICES, service()).await?;
     c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1"], &[], 80))).await?;
-    let slices = until(&c, &[("10.200.0.1", true)]).await?;
+    let slices = until_mirrored(&c, &[("10.200.0.1", true)]).await?;
     let uid = &slices[0]["metadata"]["uid"];
     c.delete(ENDPOINT_SLICES, slices[0]["metadata"]["name"].as_str().unwrap(), "Background").await?;
-    c.until("another mirror", async || {
-        let slices = c.list(ENDPOINT_SLICES).await.ok()?;
-        (slices.len() == 1 && slices[0]["metadata"]["uid"] != *uid).then_some(())
-    })
-    .await
+    c.until_list(ENDPOINT_SLICES, "another mirror", |slices| slices.len() == 1 && slices[0]["metadata"]["uid"] != *uid)
+        .await
+        .map(drop)
 }
 
-async fn too_many(c: Context) -> Outcome {
+async fn too_many_addresses_are_cut_and_reported(c: Context) -> Outcome {
     c.create(SERVICES, service()).await?;
     let many = subsets(&["10.200.0.1", "10.200.0.2"], &["10.200.0.3", "10.200.0.4", "10.200.0.5"], 80);
     c.create(ENDPOINTS, hand_made(&many)).await?;
-    until(&c, &[("10.200.0.1", true), ("10.200.0.2", true), ("10.200.0.3", false)]).await?;
+    until_mirrored(&c, &[("10.200.0.1", true), ("10.200.0.2", true), ("10.200.0.3", false)]).await?;
     c.until("an Event about it", async || {
         let events = c.events_of("Endpoints", "web").await.ok()?;
         events.iter().any(|event| event.contains("TooManyAddressesToMirror")).then_some(())
@@ -202,7 +181,7 @@ async fn too_many(c: Context) -> Outcome {
     .await
 }
 
-async fn skipped(c: Context) -> Outcome {
+async fn locks_and_endpoints_to_skip_are_not_mirrored(c: Context) -> Outcome {
     c.create(SERVICES, service()).await?;
     let mut lock = hand_made(&subsets(&["10.200.0.1"], &[], 80));
     lock["metadata"]["annotations"] = json!({"control-plane.alpha.kubernetes.io/leader": "{}"});
@@ -212,14 +191,14 @@ async fn skipped(c: Context) -> Outcome {
     })
     .await?;
     c.merge(ENDPOINTS, "web", json!({"metadata": {"annotations": null}})).await?;
-    until(&c, &[("10.200.0.1", true)]).await?;
+    until_mirrored(&c, &[("10.200.0.1", true)]).await?;
     let skip = json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}});
     c.merge(ENDPOINTS, "web", skip).await?;
-    until(&c, &[]).await?;
+    until_mirrored(&c, &[]).await?;
     Ok(())
 }
 
-async fn foreign(c: Context) -> Outcome {
+async fn a_slice_of_somebody_else_stays(c: Context) -> Outcome {
     c.create(SERVICES, service()).await?;
     let theirs = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": {"name": "theirs", "labels": {"kubernetes.io/service-name": "web",
@@ -227,18 +206,18 @@ async fn foreign(c: Context) -> Outcome {
         "endpoints": [{"addresses": ["10.200.0.9"]}], "ports": [{"name": "http", "port": 80}]});
     let before = c.create(ENDPOINT_SLICES, theirs).await?;
     c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1"], &[], 80))).await?;
-    until(&c, &[("10.200.0.1", true)]).await?;
+    until_mirrored(&c, &[("10.200.0.1", true)]).await?;
     c.delete(ENDPOINTS, "web", "Background").await?;
-    until(&c, &[]).await?;
+    until_mirrored(&c, &[]).await?;
     let now = c.get(ENDPOINT_SLICES, "theirs").await?;
     assert_eq!(now["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
     Ok(())
 }
 
-async fn settled(c: Context) -> Outcome {
+async fn mirrors_at_rest_are_left_alone(c: Context) -> Outcome {
     c.create(SERVICES, service()).await?;
     c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.2", "10.200.0.1", "fd00::1"], &[], 80))).await?;
-    let before = until(&c, &[("10.200.0.1", true), ("10.200.0.2", true), ("fd00::1", true)]).await?;
+    let before = until_mirrored(&c, &[("10.200.0.1", true), ("10.200.0.2", true), ("fd00::1", true)]).await?;
     c.sleep(Duration::from_secs(1)).await;
     c.create(PODS, pod("a", "web")).await?;
     c.merge(SERVICES, "web", json!({"metadata": {"annotations": {"note": "1"}}})).await?;

@@ -1,21 +1,7 @@
 //! Suite: what gc-controller promises for whatever has an owner.
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-use std::{process::ExitCode, time::Duration};
 
 use common::object::Resource;
-use e2e::{
-    cluster::{self, Kind},
-    suite::{
-        Client, Context, Failure, Outcome, PatchKind, Suite, Test, deployment, job, pod,
-        resources::{CRON_JOBS, DEPLOYMENTS, JOBS, PODS, REPLICA_SETS},
-        run,
-    },
-};
-use serde_json::{Value, json};
-
-/// Clusters without a garbage collector.
-const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
+use e2e::{cluster, suite::prelude::*};
 
 const MAPS: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
 const DEFINITIONS: Resource =
@@ -27,38 +13,25 @@ const STATEFUL_SETS: Resource = Resource::namespaced("apps", "v1", "statefulsets
 /// As `kubectl delete --cascade` asks for them.
 const POLICIES: [&str; 3] = ["Background", "Foreground", "Orphan"];
 
-fn main() -> ExitCode {
-    run(&suite())
-}
-
-/// The suite, for a program of its own and for the one that runs all of them.
 pub(crate) fn suite() -> Suite {
-    Suite {
-        name: "gc",
-        controllers: &[
+    let scenes = scenes! {
+        SIMULATED =>
+            dependents_follow_their_owner dependents_go_first_in_the_foreground dependents_are_released
+            deployments_are_deleted_in_each_way jobs_are_deleted_in_each_way cron_jobs_are_deleted_in_each_way
+            stateful_sets_are_deleted_in_each_way custom_resources_are_deleted_in_each_way
+            a_living_owner_keeps_its_dependent custom_resources_come_and_go owner_references_ask_for_rights;
+    };
+    Suite::new(
+        "gc",
+        &[
             ("replicaset-controller", &[]),
             ("deployment-controller", &[]),
             ("job-controller", &[]),
             ("cronjob-controller", &[]),
             ("gc-controller", &["--tune=gc-discovery-period=2s"]),
         ],
-        starts_its_own: false,
-        cluster: |cluster| cluster,
-        at_once: None,
-        tests: vec![
-            Test::new("dependents_follow_their_owner", |c| Box::pin(background(c))).only(OURS),
-            Test::new("dependents_go_first_in_the_foreground", |c| Box::pin(foreground(c))).only(OURS),
-            Test::new("dependents_are_released", |c| Box::pin(orphan(c))).only(OURS),
-            Test::new("deployments_are_deleted_in_each_way", |c| Box::pin(deployments(c))).only(OURS),
-            Test::new("jobs_are_deleted_in_each_way", |c| Box::pin(jobs(c))).only(OURS),
-            Test::new("cron_jobs_are_deleted_in_each_way", |c| Box::pin(cron_jobs(c))).only(OURS),
-            Test::new("stateful_sets_are_deleted_in_each_way", |c| Box::pin(stateful_sets(c))).only(OURS),
-            Test::new("custom_resources_are_deleted_in_each_way", |c| Box::pin(custom_in_each_way(c))).only(OURS),
-            Test::new("a_living_owner_keeps_its_dependent", |c| Box::pin(two_owners(c))).only(OURS),
-            Test::new("custom_resources_come_and_go", |c| Box::pin(custom(c))).only(OURS),
-            Test::new("owner_references_ask_for_rights", |c| Box::pin(rights(c))).only(OURS),
-        ],
-    }
+        scenes,
+    )
 }
 
 fn map(name: &str, owners: &[&Value]) -> Value {
@@ -117,11 +90,11 @@ async fn delete_with(c: &Context, resource: Resource, owner: &Value, dependents:
             })
             .await;
     }
-    c.until(&format!("{dependents} of {name} to be gone"), async || {
-        let all = c.list(dependents.clone()).await.ok()?;
-        (!before.iter().any(|object| is_left(object, &all))).then_some(())
+    c.until_list(dependents.clone(), &format!("{dependents} of {name} to be gone"), |all| {
+        !before.iter().any(|object| is_left(object, all))
     })
     .await
+    .map(drop)
 }
 
 /// A name for each policy.
@@ -129,7 +102,7 @@ fn named(policy: &str) -> String {
     format!("for-{}", policy.to_lowercase())
 }
 
-async fn deployments(c: Context) -> Outcome {
+async fn deployments_are_deleted_in_each_way(c: Context) -> Outcome {
     for policy in POLICIES {
         let owner = c.create(DEPLOYMENTS, deployment(&named(policy))).await?;
         c.rolled_out(&named(policy)).await?;
@@ -138,7 +111,7 @@ async fn deployments(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn jobs(c: Context) -> Outcome {
+async fn jobs_are_deleted_in_each_way(c: Context) -> Outcome {
     for policy in POLICIES {
         let owner = c.create(JOBS, job(&named(policy))).await?;
         delete_with(&c, JOBS, &owner, PODS, policy).await?;
@@ -146,7 +119,7 @@ async fn jobs(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn cron_jobs(c: Context) -> Outcome {
+async fn cron_jobs_are_deleted_in_each_way(c: Context) -> Outcome {
     for policy in POLICIES {
         let template = job(&named(policy)).build()["spec"].clone();
         let owner = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": named(policy)},
@@ -170,7 +143,7 @@ async fn cron_jobs(c: Context) -> Outcome {
 }
 
 /// A StatefulSet with a Pod of its own that nobody but the collector cares for.
-async fn stateful_sets(c: Context) -> Outcome {
+async fn stateful_sets_are_deleted_in_each_way(c: Context) -> Outcome {
     for policy in POLICIES {
         let (name, labels) = (named(policy), json!({"app": named(policy)}));
         let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name},
@@ -183,7 +156,7 @@ async fn stateful_sets(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn custom_in_each_way(c: Context) -> Outcome {
+async fn custom_resources_are_deleted_in_each_way(c: Context) -> Outcome {
     c.create(DEFINITIONS, definition(GADGETS)).await?;
     for policy in POLICIES {
         let gadget = json!({"apiVersion": "gc.example.com/v1", "kind": "Gadget", "metadata": {"name": named(policy)}});
@@ -224,13 +197,13 @@ async fn nothing_left(c: &Context) -> Outcome {
     .await
 }
 
-async fn background(c: Context) -> Outcome {
+async fn dependents_follow_their_owner(c: Context) -> Outcome {
     rolled_out(&c).await?;
     c.delete(DEPLOYMENTS, "web", "Background").await?;
     nothing_left(&c).await
 }
 
-async fn foreground(c: Context) -> Outcome {
+async fn dependents_go_first_in_the_foreground(c: Context) -> Outcome {
     rolled_out(&c).await?;
     c.delete(DEPLOYMENTS, "web", "Foreground").await?;
     gone(&c, DEPLOYMENTS, "web").await?;
@@ -238,7 +211,7 @@ async fn foreground(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn orphan(c: Context) -> Outcome {
+async fn dependents_are_released(c: Context) -> Outcome {
     rolled_out(&c).await?;
     c.delete(DEPLOYMENTS, "web", "Orphan").await?;
     gone(&c, DEPLOYMENTS, "web").await?;
@@ -247,7 +220,7 @@ async fn orphan(c: Context) -> Outcome {
     c.stays("the Pods", Duration::from_secs(2), async || c.list(PODS).await.is_ok_and(|pods| pods.len() == 2)).await
 }
 
-async fn two_owners(c: Context) -> Outcome {
+async fn a_living_owner_keeps_its_dependent(c: Context) -> Outcome {
     let a = c.create(MAPS, map("a", &[])).await?;
     let b = c.create(MAPS, map("b", &[])).await?;
     c.create(MAPS, map("c", &[&a, &b])).await?;
@@ -272,7 +245,7 @@ fn definition(resource: Resource) -> Value {
     })
 }
 
-async fn custom(c: Context) -> Outcome {
+async fn custom_resources_come_and_go(c: Context) -> Outcome {
     for round in ["first", "second"] {
         c.create(DEFINITIONS, definition(WIDGETS)).await?;
         let widget = json!({"apiVersion": "gc.example.com/v1", "kind": "Widget", "metadata": {"name": round}});
@@ -287,7 +260,7 @@ async fn custom(c: Context) -> Outcome {
 }
 
 /// The admission plugin `OwnerReferencesPermissionEnforcement` is on, so that the suites hold the roles of `deploy/`.
-async fn rights(c: Context) -> Outcome {
+async fn owner_references_ask_for_rights(c: Context) -> Outcome {
     const GROUP: &str = "rbac.authorization.k8s.io";
     let of_group = |plural, kind| Resource::namespaced(GROUP, "v1", plural, kind);
     let user = format!("weak-{}", c.namespace());

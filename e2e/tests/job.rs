@@ -1,63 +1,27 @@
 //! Suite: what job-controller promises for Jobs, and for those that have finished.
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::{collections::BTreeMap, process::ExitCode, time::Duration};
+use std::collections::BTreeMap;
 
-use e2e::{
-    cluster::Kind,
-    suite::{
-        Context, Failure, Outcome, Suite, Test, condition, job, pod,
-        resources::{JOBS, PODS},
-        run,
-    },
-};
-use serde_json::{Value, json};
-
-/// Clusters without a garbage collector, whose nodes follow scripts.
-const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
+use e2e::suite::prelude::*;
 
 const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-fn main() -> ExitCode {
-    run(&suite())
-}
-
-/// The suite, for a program of its own and for the one that runs all of them.
 pub(crate) fn suite() -> Suite {
-    Suite {
-        name: "job",
-        controllers: &[("job-controller", &["--tune=job-pod-failure-backoff=2s"])],
-        starts_its_own: false,
-        cluster: |cluster| cluster,
-        at_once: None,
-        tests: vec![
-            Test::new("runs_until_enough_has_succeeded", |c| Box::pin(completes(c))).only(OURS),
-            Test::new("pods_are_made_of_the_template", |c| Box::pin(template(c))).only(OURS),
-            Test::new("fails_when_too_many_pods_have_failed", |c| Box::pin(fails(c))).only(OURS),
-            Test::new("every_index_succeeds_once", |c| Box::pin(indexed(c))).only(OURS),
-            Test::new("failures_are_limited_per_index", |c| Box::pin(per_index(c))).only(OURS),
-            Test::new("an_exit_code_fails_the_job", |c| Box::pin(fail_job(c))).only(OURS),
-            Test::new("an_exit_code_fails_the_index", |c| Box::pin(fail_index(c))).only(OURS),
-            Test::new("disruptions_are_ignored", |c| Box::pin(ignores(c))).only(OURS),
-            Test::new("a_success_policy_ends_the_job_early", |c| Box::pin(success_policy(c))).only(OURS),
-            Test::new("suspends_and_resumes", |c| Box::pin(suspends(c))).only(OURS),
-            Test::new("a_job_that_fails_while_suspended_ends", |c| Box::pin(fails_suspended(c))).only(OURS),
-            Test::new("a_job_that_wants_nothing_completes", |c| Box::pin(wants_nothing(c))),
-            Test::new("a_deadline_ends_the_job_and_its_pods", |c| Box::pin(deadline(c))).only(OURS),
-            Test::new("pods_are_replaced_once_they_are_over", |c| Box::pin(replacement(c))).only(OURS),
-            Test::new("an_elastic_job_grows_and_shrinks", |c| Box::pin(elastic(c))).only(OURS),
-            Test::new("a_pod_deleted_by_a_user_is_counted_and_replaced", |c| Box::pin(deleted_pod(c))).only(OURS),
-            Test::new("strays_are_adopted_and_counted", |c| Box::pin(adopts(c))).only(OURS),
-            Test::new("restarts_of_containers_are_limited", |c| Box::pin(restarts(c))).only(OURS),
-            Test::new("a_work_queue_ends_with_its_workers", |c| Box::pin(work_queue(c))).only(OURS),
-            Test::new("pods_of_a_deleted_job_can_go", |c| Box::pin(deleting(c))).only(OURS),
-            Test::new("jobs_of_others_are_left_alone", |c| Box::pin(managed_by(c))),
-            Test::new("finished_jobs_are_removed", |c| Box::pin(ttl(c))).only(OURS),
-            Test::new("more_than_a_slice_is_created_and_counted", |c| Box::pin(many(c))).only(OURS),
-            Test::new("a_job_at_rest_is_left_alone", |c| Box::pin(settled(c))),
-        ],
-    }
+    let scenes = scenes! {
+        SIMULATED =>
+            runs_until_enough_has_succeeded pods_are_made_of_the_template fails_when_too_many_pods_have_failed
+            every_index_succeeds_once failures_are_limited_per_index an_exit_code_fails_the_job
+            an_exit_code_fails_the_index disruptions_are_ignored a_success_policy_ends_the_job_early
+            suspends_and_resumes a_job_that_fails_while_suspended_ends a_deadline_ends_the_job_and_its_pods
+            pods_are_replaced_once_they_are_over an_elastic_job_grows_and_shrinks
+            a_pod_deleted_by_a_user_is_counted_and_replaced strays_are_adopted_and_counted
+            restarts_of_containers_are_limited a_work_queue_ends_with_its_workers pods_of_a_deleted_job_can_go
+            finished_jobs_are_removed more_than_a_slice_is_created_and_counted;
+        EVERYWHERE =>
+            a_job_that_wants_nothing_completes jobs_of_others_are_left_alone a_job_at_rest_is_left_alone;
+    };
+    Suite::new("job", &[("job-controller", &["--tune=job-pod-failure-backoff=2s"])], scenes)
 }
 
 /// Conditions that are `True`, with their reasons, in their order.
@@ -95,12 +59,8 @@ async fn finished(c: &Context, name: &str) -> Result<Value, Failure> {
 }
 
 /// Waits for a Job whose status is as wanted.
-async fn until(c: &Context, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
-    c.until(&format!("Job {name}: {what}"), async || {
-        let job = c.get(JOBS, name).await.ok()?;
-        holds(&job["status"]).then_some(job)
-    })
-    .await
+async fn until_status(c: &Context, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
+    c.until_object(JOBS, name, &format!("Job {name}: {what}"), |job| holds(&job["status"])).await
 }
 
 fn has_finalizer(pod: &Value) -> bool {
@@ -116,33 +76,25 @@ async fn active(c: &Context, job: &Value) -> Result<Vec<Value>, Failure> {
     Ok(pods)
 }
 
-async fn event(c: &Context, job: &str, event: &str) -> Outcome {
-    c.until(&format!("event {event}"), async || {
-        let events = c.events_of("Job", job).await.ok()?;
-        events.iter().any(|e| e.starts_with(event)).then_some(())
-    })
-    .await
-}
-
-async fn completes(c: Context) -> Outcome {
+async fn runs_until_enough_has_succeeded(c: Context) -> Outcome {
     let spec = job("sum").set("spec/completions", 4).set("spec/parallelism", 2);
     c.create(JOBS, spec.script("sim/exit", "0").script("sim/after", "1")).await?;
     let job = finished(&c, "sum").await?;
     assert_eq!(conditions(&job), ["SuccessCriteriaMet CompletionsReached", "Complete CompletionsReached"]);
     assert_eq!((&job["status"]["succeeded"], job["status"].get("failed")), (&json!(4), None));
     assert_eq!(c.pods_of(&job).await?.len(), 4);
-    event(&c, "sum", "Normal Completed Job completed").await?;
-    event(&c, "sum", "Normal SuccessfulCreate Created pod: sum-").await
+    c.until_event("Job", "sum", "Normal Completed Job completed").await?;
+    c.until_event("Job", "sum", "Normal SuccessfulCreate Created pod: sum-").await
 }
 
-async fn template(c: Context) -> Outcome {
+async fn pods_are_made_of_the_template(c: Context) -> Outcome {
     let spec = job("sum")
         .set("spec/completions", 1)
         .set("spec/completionMode", "Indexed")
         .set("spec/template/metadata/annotations/note", "kept")
         .set("spec/template/metadata/finalizers", json!(["example.com/keep"]));
     let job = c.create(JOBS, spec).await?;
-    until(&c, "sum", "an active Pod", |status| status["active"] == 1 && status["ready"] == 1).await?;
+    until_status(&c, "sum", "an active Pod", |status| status["active"] == 1 && status["ready"] == 1).await?;
     let pod = c.pods_of(&job).await?[0].clone();
     let meta = &pod["metadata"];
     assert_eq!((&meta["generateName"], &meta["annotations"]["note"]), (&json!("sum-0-"), &json!("kept")));
@@ -157,15 +109,15 @@ async fn template(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn fails(c: Context) -> Outcome {
+async fn fails_when_too_many_pods_have_failed(c: Context) -> Outcome {
     c.create(JOBS, job("bad").set("spec/backoffLimit", 1).script("sim/exit", "1")).await?;
     let job = finished(&c, "bad").await?;
     assert_eq!(conditions(&job), ["FailureTarget BackoffLimitExceeded", "Failed BackoffLimitExceeded"]);
     assert_eq!((&job["status"]["failed"], job["status"].get("completionTime")), (&json!(2), None));
-    event(&c, "bad", "Warning BackoffLimitExceeded Job has reached the specified backoff limit").await
+    c.until_event("Job", "bad", "Warning BackoffLimitExceeded Job has reached the specified backoff limit").await
 }
 
-async fn indexed(c: Context) -> Outcome {
+async fn every_index_succeeds_once(c: Context) -> Outcome {
     let spec = job("sum").set("spec/completions", 5).set("spec/parallelism", 3).set("spec/completionMode", "Indexed");
     c.create(JOBS, spec.script("sim/exit", "0").script("sim/after", "0.5")).await?;
     let job = finished(&c, "sum").await?;
@@ -179,7 +131,7 @@ async fn indexed(c: Context) -> Outcome {
     Ok(())
 }
 
-fn per_index_job(name: &str, limit: u32) -> e2e::suite::Builder {
+fn per_index_job(name: &str, limit: u32) -> Builder {
     job(name)
         .set("spec/completions", 3)
         .set("spec/parallelism", 3)
@@ -189,7 +141,7 @@ fn per_index_job(name: &str, limit: u32) -> e2e::suite::Builder {
         .script("sim/exit-index-1", "3")
 }
 
-async fn per_index(c: Context) -> Outcome {
+async fn failures_are_limited_per_index(c: Context) -> Outcome {
     c.create(JOBS, per_index_job("sum", 1)).await?;
     let job = finished(&c, "sum").await?;
     let status = &job["status"];
@@ -199,7 +151,7 @@ async fn per_index(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn fail_job(c: Context) -> Outcome {
+async fn an_exit_code_fails_the_job(c: Context) -> Outcome {
     let policy = json!({"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [3]}}]});
     let spec = per_index_job("sum", 5).set("spec/podFailurePolicy", policy).script("sim/exit-index-0", "0");
     c.create(JOBS, spec.script("sim/after", "1")).await?;
@@ -210,7 +162,7 @@ async fn fail_job(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn fail_index(c: Context) -> Outcome {
+async fn an_exit_code_fails_the_index(c: Context) -> Outcome {
     let policy = json!({"rules": [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [3]}}]});
     c.create(JOBS, per_index_job("sum", 5).set("spec/podFailurePolicy", policy)).await?;
     let job = finished(&c, "sum").await?;
@@ -222,11 +174,11 @@ async fn fail_index(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn ignores(c: Context) -> Outcome {
+async fn disruptions_are_ignored(c: Context) -> Outcome {
     let policy = json!({"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]});
     let spec = job("sum").set("spec/backoffLimit", 0).set("spec/podFailurePolicy", policy);
     let job = c.create(JOBS, spec).await?;
-    until(&c, "sum", "an active Pod", |status| status["ready"] == 1).await?;
+    until_status(&c, "sum", "an active Pod", |status| status["ready"] == 1).await?;
     let first = c.pods_of(&job).await?[0]["metadata"]["name"].as_str().unwrap().to_owned();
     let time = c.cluster().clock().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let conditions = json!([{"type": "DisruptionTarget", "status": "True", "lastTransitionTime": time}]);
@@ -236,12 +188,12 @@ async fn ignores(c: Context) -> Outcome {
         (pods.len() == 1 && pods[0]["metadata"]["name"] != first.as_str()).then_some(())
     })
     .await?;
-    let job = until(&c, "sum", "an active Pod", |status| status["active"] == 1).await?;
+    let job = until_status(&c, "sum", "an active Pod", |status| status["active"] == 1).await?;
     assert_eq!(job["status"].get("failed"), None);
     Ok(())
 }
 
-async fn success_policy(c: Context) -> Outcome {
+async fn a_success_policy_ends_the_job_early(c: Context) -> Outcome {
     let spec = job("sum")
         .set("spec/completions", 3)
         .set("spec/parallelism", 3)
@@ -255,18 +207,18 @@ async fn success_policy(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn suspends(c: Context) -> Outcome {
+async fn suspends_and_resumes(c: Context) -> Outcome {
     let spec = job("sum").set("spec/suspend", true).set("spec/completions", 2).set("spec/parallelism", 2);
     let job = c.create(JOBS, spec).await?;
-    let seen = until(&c, "sum", "it is suspended", |status| status["conditions"][0]["status"] == "True").await?;
+    let seen = until_status(&c, "sum", "it is suspended", |status| status["conditions"][0]["status"] == "True").await?;
     assert_eq!((conditions(&seen), seen["status"].get("startTime")), (vec!["Suspended JobSuspended".to_owned()], None));
     for _ in 0..2 {
         c.merge(JOBS, "sum", json!({"spec": {"suspend": false}})).await?;
-        let seen = until(&c, "sum", "it is resumed", |status| status["active"] == 2).await?;
+        let seen = until_status(&c, "sum", "it is resumed", |status| status["active"] == 2).await?;
         assert_eq!(seen["status"]["conditions"][0]["reason"], "JobResumed");
         assert!(seen["status"]["startTime"].is_string());
         c.merge(JOBS, "sum", json!({"spec": {"suspend": true}})).await?;
-        let seen = until(&c, "sum", "it is suspended", |status| {
+        let seen = until_status(&c, "sum", "it is suspended", |status| {
             status["conditions"][0]["status"] == "True" && status["terminating"] == 0 && status.get("active").is_none()
         })
         .await?;
@@ -276,15 +228,15 @@ async fn suspends(c: Context) -> Outcome {
     // While it is suspended its Pods may be directed elsewhere.
     let selector = json!({"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}}}});
     c.merge(JOBS, "sum", selector).await?;
-    event(&c, "sum", "Normal Suspended Job suspended").await?;
-    event(&c, "sum", "Normal Resumed Job resumed").await
+    c.until_event("Job", "sum", "Normal Suspended Job suspended").await?;
+    c.until_event("Job", "sum", "Normal Resumed Job resumed").await
 }
 
-async fn fails_suspended(c: Context) -> Outcome {
+async fn a_job_that_fails_while_suspended_ends(c: Context) -> Outcome {
     c.create(JOBS, job("bad").set("spec/backoffLimit", 3).script("sim/exit", "1")).await?;
-    until(&c, "bad", "a failure", |status| status["failed"] == 1).await?;
+    until_status(&c, "bad", "a failure", |status| status["failed"] == 1).await?;
     c.merge(JOBS, "bad", json!({"spec": {"suspend": true}})).await?;
-    until(&c, "bad", "it is suspended", |status| status["conditions"][0]["status"] == "True").await?;
+    until_status(&c, "bad", "it is suspended", |status| status["conditions"][0]["status"] == "True").await?;
     c.merge(JOBS, "bad", json!({"spec": {"backoffLimit": 0}})).await?;
     let job = finished(&c, "bad").await?;
     assert_eq!(conditions(&job).last().unwrap(), "Failed BackoffLimitExceeded");
@@ -292,7 +244,7 @@ async fn fails_suspended(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn wants_nothing(c: Context) -> Outcome {
+async fn a_job_that_wants_nothing_completes(c: Context) -> Outcome {
     for suspend in [false, true] {
         let name = format!("none-{suspend}");
         c.create(JOBS, job(&name).set("spec/completions", 0).set("spec/suspend", suspend)).await?;
@@ -302,10 +254,10 @@ async fn wants_nothing(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn deadline(c: Context) -> Outcome {
+async fn a_deadline_ends_the_job_and_its_pods(c: Context) -> Outcome {
     let spec = job("slow").set("spec/activeDeadlineSeconds", 3).set("spec/completions", 2).set("spec/parallelism", 2);
     c.create(JOBS, spec.script("sim/terminate-after", "2")).await?;
-    let seen = until(&c, "slow", "its end is decided", |status| {
+    let seen = until_status(&c, "slow", "its end is decided", |status| {
         status["conditions"].as_array().is_some_and(|list| list.iter().any(|c| c["type"] == "FailureTarget"))
     })
     .await?;
@@ -316,46 +268,48 @@ async fn deadline(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn replacement(c: Context) -> Outcome {
+async fn pods_are_replaced_once_they_are_over(c: Context) -> Outcome {
     let spec = job("sum").set("spec/podReplacementPolicy", "Failed").script("sim/terminate-after", "4");
     let job = c.create(JOBS, spec).await?;
-    until(&c, "sum", "an active Pod", |status| status["ready"] == 1).await?;
+    until_status(&c, "sum", "an active Pod", |status| status["ready"] == 1).await?;
     let first = c.pods_of(&job).await?[0]["metadata"]["name"].as_str().unwrap().to_owned();
     c.delete(PODS, &first, "Background").await?;
-    until(&c, "sum", "its Pod is going", |status| status["terminating"] == 1).await?;
+    until_status(&c, "sum", "its Pod is going", |status| status["terminating"] == 1).await?;
     c.stays("no Pod is created while the first is going", Duration::from_secs(2), async || {
         c.pods_of(&job).await.is_ok_and(|pods| pods.len() == 1)
     })
     .await?;
-    let seen = until(&c, "sum", "another Pod", |status| status["active"] == 1 && status["failed"] == 1).await?;
+    let seen = until_status(&c, "sum", "another Pod", |status| status["active"] == 1 && status["failed"] == 1).await?;
     assert_eq!(seen["status"]["terminating"], 0);
     Ok(())
 }
 
-async fn elastic(c: Context) -> Outcome {
+async fn an_elastic_job_grows_and_shrinks(c: Context) -> Outcome {
     let spec = job("sum").set("spec/completions", 4).set("spec/parallelism", 4).set("spec/completionMode", "Indexed");
     c.create(JOBS, spec.script("sim/exit-index-0", "0").script("sim/exit-index-3", "0")).await?;
-    until(&c, "sum", "two indexes", |status| status["completedIndexes"] == "0,3").await?;
+    until_status(&c, "sum", "two indexes", |status| status["completedIndexes"] == "0,3").await?;
     c.merge(JOBS, "sum", json!({"spec": {"completions": 2, "parallelism": 2}})).await?;
     let seen =
-        until(&c, "sum", "it shrinks", |status| status["completedIndexes"] == "0" && status["active"] == 1).await?;
+        until_status(&c, "sum", "it shrinks", |status| status["completedIndexes"] == "0" && status["active"] == 1)
+            .await?;
     assert_eq!((&seen["status"]["succeeded"], seen["status"].get("failed")), (&json!(1), None));
     c.merge(JOBS, "sum", json!({"spec": {"completions": 5, "parallelism": 5}})).await?;
-    until(&c, "sum", "it grows", |status| status["completedIndexes"] == "0,3" && status["active"] == 3).await?;
+    until_status(&c, "sum", "it grows", |status| status["completedIndexes"] == "0,3" && status["active"] == 3).await?;
     Ok(())
 }
 
-async fn deleted_pod(c: Context) -> Outcome {
+async fn a_pod_deleted_by_a_user_is_counted_and_replaced(c: Context) -> Outcome {
     let job = c.create(JOBS, job("sum").set("spec/completions", 2).set("spec/parallelism", 2)).await?;
-    until(&c, "sum", "two active Pods", |status| status["ready"] == 2).await?;
+    until_status(&c, "sum", "two active Pods", |status| status["ready"] == 2).await?;
     let first = c.pods_of(&job).await?[0]["metadata"]["name"].as_str().unwrap().to_owned();
     c.delete(PODS, &first, "Background").await?;
-    until(&c, "sum", "it is counted and replaced", |status| status["failed"] == 1 && status["ready"] == 2).await?;
+    until_status(&c, "sum", "it is counted and replaced", |status| status["failed"] == 1 && status["ready"] == 2)
+        .await?;
     assert!(c.get(PODS, &first).await.is_err(), "the Pod is gone once it is counted");
     Ok(())
 }
 
-async fn adopts(c: Context) -> Outcome {
+async fn strays_are_adopted_and_counted(c: Context) -> Outcome {
     c.create(PODS, pod("done", "sum").set("spec/restartPolicy", "Never").script("sim/exit", "0")).await?;
     c.create(PODS, pod("runs", "sum").set("spec/restartPolicy", "Never")).await?;
     c.until("Pod done to be over", async || {
@@ -368,17 +322,17 @@ async fn adopts(c: Context) -> Outcome {
         .set("spec/manualSelector", true)
         .set("spec/selector", json!({"matchLabels": {"app": "sum"}}));
     c.create(JOBS, spec).await?;
-    until(&c, "sum", "both are adopted", |status| status["succeeded"] == 1 && status["active"] == 2).await?;
+    until_status(&c, "sum", "both are adopted", |status| status["succeeded"] == 1 && status["active"] == 2).await?;
     assert!(has_finalizer(&c.get(PODS, "runs").await?));
     c.merge(PODS, "runs", json!({"metadata": {"labels": {"app": "other"}}})).await?;
-    c.until("a Pod whose labels changed to be released", async || {
-        let pod = c.get(PODS, "runs").await.ok()?;
-        (pod["metadata"].get("ownerReferences").is_none() && !has_finalizer(&pod)).then_some(())
+    c.until_object(PODS, "runs", "a Pod whose labels changed to be released", |pod| {
+        pod["metadata"].get("ownerReferences").is_none() && !has_finalizer(pod)
     })
     .await
+    .map(drop)
 }
 
-async fn restarts(c: Context) -> Outcome {
+async fn restarts_of_containers_are_limited(c: Context) -> Outcome {
     let spec = job("sum").set("spec/backoffLimit", 2).set("spec/template/spec/restartPolicy", "OnFailure");
     c.create(JOBS, spec.script("sim/exit", "1").script("sim/restart-after", "0.5")).await?;
     let job = finished(&c, "sum").await?;
@@ -387,17 +341,17 @@ async fn restarts(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn work_queue(c: Context) -> Outcome {
+async fn a_work_queue_ends_with_its_workers(c: Context) -> Outcome {
     c.create(JOBS, job("queue").set("spec/parallelism", 3).script("sim/exit", "0").script("sim/after", "2")).await?;
     let job = finished(&c, "queue").await?;
     assert_eq!(job["status"]["succeeded"], 3);
     Ok(())
 }
 
-async fn deleting(c: Context) -> Outcome {
+async fn pods_of_a_deleted_job_can_go(c: Context) -> Outcome {
     for (name, propagation) in [("background", "Background"), ("foreground", "Foreground"), ("orphan", "Orphan")] {
         let job = c.create(JOBS, job(name).set("spec/completions", 2).set("spec/parallelism", 2)).await?;
-        until(&c, name, "two active Pods", |status| status["active"] == 2).await?;
+        until_status(&c, name, "two active Pods", |status| status["active"] == 2).await?;
         c.delete(JOBS, name, propagation).await?;
         c.until("its Pods to lose the finalizer", async || {
             let pods = c.pods_of(&job).await.ok()?;
@@ -413,7 +367,7 @@ async fn deleting(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn managed_by(c: Context) -> Outcome {
+async fn jobs_of_others_are_left_alone(c: Context) -> Outcome {
     let job = c.create(JOBS, job("theirs").set("spec/managedBy", "example.com/queue")).await?;
     c.stays("nothing is done about it", Duration::from_secs(3), async || {
         let status = c.get(JOBS, "theirs").await.map(|job| job["status"].clone());
@@ -422,7 +376,7 @@ async fn managed_by(c: Context) -> Outcome {
     .await
 }
 
-async fn ttl(c: Context) -> Outcome {
+async fn finished_jobs_are_removed(c: Context) -> Outcome {
     c.create(JOBS, job("ok").set("spec/ttlSecondsAfterFinished", 3).script("sim/exit", "0")).await?;
     c.create(JOBS, job("stays").script("sim/exit", "0")).await?;
     finished(&c, "ok").await?;
@@ -442,7 +396,7 @@ async fn ttl(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn many(c: Context) -> Outcome {
+async fn more_than_a_slice_is_created_and_counted(c: Context) -> Outcome {
     let spec =
         job("many").set("spec/completions", 1200).set("spec/parallelism", 1200).set("spec/completionMode", "Indexed");
     c.create(JOBS, spec.script("sim/exit", "0").script("sim/after", "2")).await?;
@@ -452,9 +406,9 @@ async fn many(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn settled(c: Context) -> Outcome {
+async fn a_job_at_rest_is_left_alone(c: Context) -> Outcome {
     c.create(JOBS, job("sum").set("spec/parallelism", 2)).await?;
-    until(&c, "sum", "two active Pods", |status| status["ready"] == 2).await?;
+    until_status(&c, "sum", "two active Pods", |status| status["ready"] == 2).await?;
     c.sleep(Duration::from_secs(2)).await;
     let before = c.get(JOBS, "sum").await?["metadata"]["resourceVersion"].clone();
     c.sleep(Duration::from_secs(3)).await;

@@ -2,34 +2,17 @@
 //!
 //! Where the binary of kube-controller-manager does not lie beside those of etcd and kube-apiserver, a second job-controller
 //! takes its part.
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::{collections::BTreeSet, process::ExitCode, time::Duration};
+use std::collections::BTreeSet;
 
-use e2e::{
-    cluster::Kind,
-    suite::{Context, Failure, Outcome, Suite, Test, condition, handover::Hands, job, resources::JOBS, run},
-};
-use serde_json::{Value, json};
+use e2e::suite::{handover::Hands, prelude::*};
 
-fn main() -> ExitCode {
-    run(&suite())
-}
-
-/// The suite, for a program of its own and for the one that runs all of them.
 pub(crate) fn suite() -> Suite {
-    Suite {
-        name: "job_handover",
-        controllers: &[],
-        starts_its_own: true,
-        cluster: |cluster| cluster,
-        at_once: Some(1),
-        tests: vec![
-            Test::new("jobs_go_back_and_forth", |c| Box::pin(back_and_forth(c))).only(&[Kind::Sandbox, Kind::Envtest]),
-            Test::new("what_upstream_left_at_rest_stays_at_rest", |c| Box::pin(at_rest(c)))
-                .only(&[Kind::Sandbox, Kind::Envtest]),
-        ],
-    }
+    let scenes = scenes! {
+        SIMULATED =>
+            jobs_go_back_and_forth what_upstream_left_at_rest_stays_at_rest;
+    };
+    Suite::new("job_handover", &[], scenes).at_once(1)
 }
 
 fn hands() -> Hands {
@@ -44,7 +27,7 @@ fn names(pods: &[Value]) -> BTreeSet<String> {
     pods.iter().map(|pod| pod["metadata"]["uid"].to_string()).collect()
 }
 
-async fn back_and_forth(c: Context) -> Outcome {
+async fn jobs_go_back_and_forth(c: Context) -> Outcome {
     let hands = hands();
     let plain = job("plain").set("spec/completions", 24).set("spec/parallelism", 3);
     c.create(JOBS, plain.script("sim/exit", "0").script("sim/after", "0.7")).await?;
@@ -85,7 +68,7 @@ async fn back_and_forth(c: Context) -> Outcome {
     worker.end().await
 }
 
-async fn at_rest(c: Context) -> Outcome {
+async fn what_upstream_left_at_rest_stays_at_rest(c: Context) -> Outcome {
     let hands = hands();
     let theirs = hands.theirs(&c).await?;
     let limited =

@@ -2,24 +2,12 @@
 //!
 //! Each test has nodes of its own whose kubelets it plays, in a zone of their own. The other nodes of the cluster renew their
 //! Leases.
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::{future::Future, process::ExitCode, time::Duration};
+use std::future::Future;
 
-use e2e::{
-    cluster::Kind,
-    nodes::Nodes,
-    suite::{
-        Context, Failure, Outcome, PatchKind, Suite, Test, condition,
-        resources::{EVENTS, LEASES, NODES, PODS},
-        run,
-    },
-};
+use e2e::{nodes::Nodes, suite::prelude::*};
 use futures::future::try_join_all;
-use serde_json::{Value, json};
 
-/// Clusters on which nobody else looks after nodes.
-const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
 const FLAGS: &[&str] = &[
     "--node-monitor-period=500ms",
     "--node-monitor-grace-period=8s",
@@ -42,46 +30,24 @@ const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// The conditions that the controller writes for a silent node.
 const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-fn main() -> ExitCode {
-    run(&suite())
-}
-
-/// The suite, for a program of its own and for the one that runs all of them.
 pub(crate) fn suite() -> Suite {
-    Suite {
-        name: "node_lifecycle",
-        controllers: &[("node-lifecycle-controller", FLAGS)],
-        starts_its_own: false,
-        cluster: |cluster| cluster.nodes(Some(Nodes::builder().heartbeat(Some(HEARTBEAT)))),
-        at_once: Some(24),
-        tests: vec![
-            Test::new("a_node_that_reports_not_ready_is_tainted_until_it_is_ready", |c| Box::pin(not_ready(c)))
-                .only(OURS),
-            Test::new("a_silent_node_is_unknown_and_its_pods_are_not_ready", |c| Box::pin(silent(c))).only(OURS),
-            Test::new("a_node_that_renews_its_lease_stays_ready", |c| Box::pin(alive(c))).only(OURS),
-            Test::new("a_cordoned_node_has_a_taint_and_labels_have_copies", |c| Box::pin(cordoned(c))).only(OURS),
-            Test::new("a_node_under_pressure_is_tainted_until_it_is_not", |c| Box::pin(pressure(c))).only(OURS),
-            Test::new("an_unknown_pressure_is_no_pressure", |c| Box::pin(unknown_pressure(c))).only(OURS),
-            Test::new("a_node_that_never_reports_becomes_unknown", |c| Box::pin(never_reports(c))).only(OURS),
-            Test::new("the_taints_of_others_stay", |c| Box::pin(foreign_taints(c))).only(OURS),
-            Test::new("a_node_that_is_not_ready_and_falls_silent_keeps_a_taint_all_along", |c| {
-                Box::pin(falls_silent(c))
-            })
-            .only(OURS),
-            Test::new("a_silent_node_that_returns_not_ready_keeps_a_taint_all_along", |c| Box::pin(returns(c)))
-                .only(OURS),
-            Test::new("a_pod_that_is_bound_to_a_node_that_is_not_ready_is_marked", |c| Box::pin(bound(c))).only(OURS),
-            Test::new("nodes_come_and_go_with_events", |c| Box::pin(events(c))).only(OURS),
-            Test::new("a_zone_without_a_ready_node_is_tainted", |c| Box::pin(full_zone(c))).only(OURS),
-            Test::new("no_node_of_a_small_zone_is_tainted_while_most_are_not_ready", |c| Box::pin(small_zone(c)))
-                .only(OURS),
-            Test::new("nodes_of_a_large_zone_are_tainted_slowly_while_most_are_not_ready", |c| Box::pin(large_zone(c)))
-                .only(OURS),
-            Test::new("excluded_nodes_do_not_count_for_their_zone", |c| Box::pin(excluded(c))).only(OURS),
-            Test::new("pods_leave_a_node_that_is_not_ready_after_their_own_time", |c| Box::pin(evicted(c))).only(OURS),
-            Test::new("pods_leave_a_silent_node_and_stay_on_one_that_returns", |c| Box::pin(unreachable(c))).only(OURS),
-        ],
-    }
+    let scenes = scenes! {
+        SIMULATED =>
+            a_node_that_reports_not_ready_is_tainted_until_it_is_ready
+            a_silent_node_is_unknown_and_its_pods_are_not_ready a_node_that_renews_its_lease_stays_ready
+            a_cordoned_node_has_a_taint_and_labels_have_copies a_node_under_pressure_is_tainted_until_it_is_not
+            an_unknown_pressure_is_no_pressure a_node_that_never_reports_becomes_unknown the_taints_of_others_stay
+            a_node_that_is_not_ready_and_falls_silent_keeps_a_taint_all_along
+            a_silent_node_that_returns_not_ready_keeps_a_taint_all_along
+            a_pod_that_is_bound_to_a_node_that_is_not_ready_is_marked nodes_come_and_go_with_events
+            a_zone_without_a_ready_node_is_tainted no_node_of_a_small_zone_is_tainted_while_most_are_not_ready
+            nodes_of_a_large_zone_are_tainted_slowly_while_most_are_not_ready
+            excluded_nodes_do_not_count_for_their_zone pods_leave_a_node_that_is_not_ready_after_their_own_time
+            pods_leave_a_silent_node_and_stay_on_one_that_returns;
+    };
+    Suite::new("node_lifecycle", &[("node-lifecycle-controller", FLAGS)], scenes)
+        .cluster(|cluster| cluster.nodes(Some(Nodes::builder().heartbeat(Some(HEARTBEAT)))))
+        .at_once(24)
 }
 
 /// The name of one more node of the test.
@@ -243,7 +209,7 @@ async fn clean(c: &Context) -> Outcome {
     Ok(())
 }
 
-async fn not_ready(c: Context) -> Outcome {
+async fn a_node_that_reports_not_ready_is_tainted_until_it_is_ready(c: Context) -> Outcome {
     node(&c).await?;
     while_alive(&c, async {
         until_no_taint(&c).await?;
@@ -256,7 +222,7 @@ async fn not_ready(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn silent(c: Context) -> Outcome {
+async fn a_silent_node_is_unknown_and_its_pods_are_not_ready(c: Context) -> Outcome {
     register(&c, c.namespace(), json!({})).await?;
     let reported = CONDITIONS.map(|kind| (kind, if kind == "Ready" { "True" } else { "False" }));
     report(&c, c.namespace(), &[&reported[..], &[("NetworkUnavailable", "False")]].concat()).await?;
@@ -279,7 +245,7 @@ async fn silent(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn alive(c: Context) -> Outcome {
+async fn a_node_that_renews_its_lease_stays_ready(c: Context) -> Outcome {
     node(&c).await?;
     while_alive(&c, async {
         c.stays("it is ready", GRACES, async || {
@@ -292,7 +258,7 @@ async fn alive(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn cordoned(c: Context) -> Outcome {
+async fn a_cordoned_node_has_a_taint_and_labels_have_copies(c: Context) -> Outcome {
     node(&c).await?;
     c.merge(NODES, c.namespace(), json!({"spec": {"unschedulable": true}})).await?;
     c.until("the taint", async || {
@@ -315,7 +281,7 @@ async fn cordoned(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn pressure(c: Context) -> Outcome {
+async fn a_node_under_pressure_is_tainted_until_it_is_not(c: Context) -> Outcome {
     let pairs = [
         ("MemoryPressure", "node.kubernetes.io/memory-pressure"),
         ("DiskPressure", "node.kubernetes.io/disk-pressure"),
@@ -342,7 +308,7 @@ async fn pressure(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn unknown_pressure(c: Context) -> Outcome {
+async fn an_unknown_pressure_is_no_pressure(c: Context) -> Outcome {
     node(&c).await?;
     while_alive(&c, async {
         report(&c, c.namespace(), &[("Ready", "True"), ("DiskPressure", "True")]).await?;
@@ -355,7 +321,7 @@ async fn unknown_pressure(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn never_reports(c: Context) -> Outcome {
+async fn a_node_that_never_reports_becomes_unknown(c: Context) -> Outcome {
     register(&c, c.namespace(), json!({})).await?;
     until_condition(&c, "Ready", "Unknown").await?;
     let node = c.get(NODES, c.namespace()).await?;
@@ -371,7 +337,7 @@ async fn never_reports(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn foreign_taints(c: Context) -> Outcome {
+async fn the_taints_of_others_stay(c: Context) -> Outcome {
     node(&c).await?;
     while_alive(&c, async {
         until_no_taint(&c).await?;
@@ -395,7 +361,7 @@ async fn foreign_taints(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn falls_silent(c: Context) -> Outcome {
+async fn a_node_that_is_not_ready_and_falls_silent_keeps_a_taint_all_along(c: Context) -> Outcome {
     node(&c).await?;
     report(&c, c.namespace(), &[("Ready", "False")]).await?;
     until_tainted(&c, NOT_READY).await?;
@@ -403,7 +369,7 @@ async fn falls_silent(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn returns(c: Context) -> Outcome {
+async fn a_silent_node_that_returns_not_ready_keeps_a_taint_all_along(c: Context) -> Outcome {
     node(&c).await?;
     until_tainted(&c, UNREACHABLE).await?;
     while_alive(&c, async {
@@ -414,7 +380,7 @@ async fn returns(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn bound(c: Context) -> Outcome {
+async fn a_pod_that_is_bound_to_a_node_that_is_not_ready_is_marked(c: Context) -> Outcome {
     node(&c).await?;
     while_alive(&c, async {
         pod(&c, "before", json!([])).await?;
@@ -452,7 +418,7 @@ async fn until_event(c: &Context, reason: &str, what: &str) -> Outcome {
     c.until_within(&expected, LONG, async || node_events(c).await?.contains(&expected).then_some(())).await
 }
 
-async fn events(c: Context) -> Outcome {
+async fn nodes_come_and_go_with_events(c: Context) -> Outcome {
     node(&c).await?;
     let name = c.namespace();
     until_event(&c, "RegisteredNode", &format!("event: Registered Node {name} in Controller")).await?;
@@ -491,7 +457,7 @@ async fn until_count(c: &Context, nodes: &[String], effect: &str) -> Outcome {
     c.until_within(&what, LONG, async || (count_tainted(c, nodes, effect).await == nodes.len()).then_some(())).await
 }
 
-async fn full_zone(c: Context) -> Outcome {
+async fn a_zone_without_a_ready_node_is_tainted(c: Context) -> Outcome {
     let nodes = zone(&c, 3, json!({})).await?;
     while_renewed(&c, &nodes, async {
         report_all(&c, &nodes, "False").await?;
@@ -501,7 +467,7 @@ async fn full_zone(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn small_zone(c: Context) -> Outcome {
+async fn no_node_of_a_small_zone_is_tainted_while_most_are_not_ready(c: Context) -> Outcome {
     let nodes = zone(&c, 4, json!({})).await?;
     while_renewed(&c, &nodes, async {
         report(&c, &nodes[0], &[("Ready", "True")]).await?;
@@ -518,7 +484,7 @@ async fn small_zone(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn large_zone(c: Context) -> Outcome {
+async fn nodes_of_a_large_zone_are_tainted_slowly_while_most_are_not_ready(c: Context) -> Outcome {
     let nodes = zone(&c, 6, json!({})).await?;
     while_renewed(&c, &nodes, async {
         report_all(&c, &nodes[..2], "True").await?;
@@ -534,7 +500,7 @@ async fn large_zone(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn excluded(c: Context) -> Outcome {
+async fn excluded_nodes_do_not_count_for_their_zone(c: Context) -> Outcome {
     let counted = zone(&c, 2, json!({})).await?;
     let others: Vec<String> = (2..4).map(|n| nth(&c, n)).collect();
     for node in &others {
@@ -565,7 +531,7 @@ fn tolerates(key: &str, seconds: i64) -> Value {
     json!([{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}])
 }
 
-async fn evicted(c: Context) -> Outcome {
+async fn pods_leave_a_node_that_is_not_ready_after_their_own_time(c: Context) -> Outcome {
     node(&c).await?;
     while_alive(&c, async {
         pod(&c, "at-once", tolerates(NOT_READY, 0)).await?;
@@ -587,7 +553,7 @@ async fn evicted(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn unreachable(c: Context) -> Outcome {
+async fn pods_leave_a_silent_node_and_stay_on_one_that_returns(c: Context) -> Outcome {
     node(&c).await?;
     pod(&c, "at-once", tolerates(UNREACHABLE, 0)).await?;
     pod(&c, "later", tolerates(UNREACHABLE, 120)).await?;

@@ -1,44 +1,15 @@
 //! Suite: our nodes run Pods on a real API server as on the sandbox, and deleted claims go.
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::{process::ExitCode, time::Duration};
+use e2e::suite::prelude::*;
 
-use e2e::{
-    cluster::Kind,
-    suite::{
-        Context, Outcome, Suite, Test, condition, is_ready, pod,
-        resources::{CLAIMS, PODS},
-        run,
-    },
-};
-use serde_json::{Value, json};
-
-const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
-
-fn main() -> ExitCode {
-    run(&suite())
-}
-
-/// The suite, for a program of its own and for the one that runs all of them.
 pub(crate) fn suite() -> Suite {
-    Suite {
-        name: "nodes",
-        controllers: &[],
-        starts_its_own: false,
-        cluster: |cluster| cluster,
-        at_once: None,
-        tests: vec![
-            Test::new("a_pod_becomes_ready", |c| Box::pin(becomes_ready(c))).only(OURS),
-            Test::new("a_script_is_followed", |c| Box::pin(follows_script(c))).only(OURS),
-            Test::new("containers_are_restarted", |c| Box::pin(restarts(c))).only(OURS),
-            Test::new("a_deleted_pod_ends_and_goes", |c| Box::pin(ends(c))).only(OURS),
-            Test::new("a_finalizer_holds_a_pod_with_its_final_status", |c| Box::pin(finalizer(c))).only(OURS),
-            Test::new("a_readiness_gate_is_honoured", |c| Box::pin(readiness_gate(c))).only(OURS),
-            Test::new("what_fits_nowhere_says_so", |c| Box::pin(unschedulable(c))).only(OURS),
-            Test::new("a_claim_in_use_waits_for_its_pod", |c| Box::pin(claim(c))).only(OURS),
-            Test::new("many_pods_run_at_once", |c| Box::pin(many(c))).only(OURS),
-        ],
-    }
+    let scenes = scenes! {
+        SIMULATED =>
+            a_pod_becomes_ready a_script_is_followed containers_are_restarted a_deleted_pod_ends_and_goes
+            a_finalizer_holds_a_pod_with_its_final_status a_readiness_gate_is_honoured what_fits_nowhere_says_so
+            a_claim_in_use_waits_for_its_pod many_pods_run_at_once;
+    };
+    Suite::new("nodes", &[], scenes)
 }
 
 async fn phase(c: &Context, name: &str, phase: &str) -> Result<Value, e2e::suite::Failure> {
@@ -48,7 +19,7 @@ async fn phase(c: &Context, name: &str, phase: &str) -> Result<Value, e2e::suite
     .await
 }
 
-async fn becomes_ready(c: Context) -> Outcome {
+async fn a_pod_becomes_ready(c: Context) -> Outcome {
     c.create(PODS, pod("p", "a")).await?;
     let pod = phase(&c, "p", "Running").await?;
     for kind in ["PodScheduled", "PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"] {
@@ -63,7 +34,7 @@ async fn becomes_ready(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn follows_script(c: Context) -> Outcome {
+async fn a_script_is_followed(c: Context) -> Outcome {
     let job = pod("p", "a").set("spec/restartPolicy", "Never");
     c.create(PODS, job.script("sim/ready-after", "0.5").script("sim/exit", "42").script("sim/after", "2")).await?;
     let pod = phase(&c, "p", "Running").await?;
@@ -76,20 +47,19 @@ async fn follows_script(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn restarts(c: Context) -> Outcome {
+async fn containers_are_restarted(c: Context) -> Outcome {
     let crash = pod("p", "a").script("sim/exit", "1").script("sim/exit-times", "2").script("sim/restart-after", "0.2");
     c.create(PODS, crash).await?;
     let pod = c
-        .until("Pod p to have been restarted twice", async || {
-            let pod = c.get(PODS, "p").await.ok()?;
-            (pod["status"]["containerStatuses"][0]["restartCount"] == 2 && is_ready(&pod)).then_some(pod)
+        .until_object(PODS, "p", "Pod p to have been restarted twice", |pod| {
+            pod["status"]["containerStatuses"][0]["restartCount"] == 2 && is_ready(pod)
         })
         .await?;
     assert_eq!(pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 1);
     Ok(())
 }
 
-async fn ends(c: Context) -> Outcome {
+async fn a_deleted_pod_ends_and_goes(c: Context) -> Outcome {
     c.create(PODS, pod("p", "a").script("sim/terminate-after", "1")).await?;
     phase(&c, "p", "Running").await?;
     c.delete(PODS, "p", "Background").await?;
@@ -98,7 +68,7 @@ async fn ends(c: Context) -> Outcome {
     c.until("Pod p to be gone", async || c.get(PODS, "p").await.is_err().then_some(())).await
 }
 
-async fn finalizer(c: Context) -> Outcome {
+async fn a_finalizer_holds_a_pod_with_its_final_status(c: Context) -> Outcome {
     c.create(PODS, pod("p", "a").set("metadata/finalizers", json!(["example.com/hold"]))).await?;
     phase(&c, "p", "Running").await?;
     c.delete(PODS, "p", "Background").await?;
@@ -109,7 +79,7 @@ async fn finalizer(c: Context) -> Outcome {
     c.until("Pod p to be gone", async || c.get(PODS, "p").await.is_err().then_some(())).await
 }
 
-async fn readiness_gate(c: Context) -> Outcome {
+async fn a_readiness_gate_is_honoured(c: Context) -> Outcome {
     c.create(PODS, pod("p", "a").set("spec/readinessGates", json!([{"conditionType": "example.com/lb"}]))).await?;
     let pod = phase(&c, "p", "Running").await?;
     assert_eq!(condition(&pod, "Ready").unwrap()["reason"], "ReadinessGatesNotReady");
@@ -119,13 +89,10 @@ async fn readiness_gate(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn unschedulable(c: Context) -> Outcome {
+async fn what_fits_nowhere_says_so(c: Context) -> Outcome {
     c.create(PODS, pod("p", "a").set("spec/nodeSelector", json!({"example.com/none": "here"}))).await?;
     let pod = c
-        .until("Pod p to be said not to fit", async || {
-            let pod = c.get(PODS, "p").await.ok()?;
-            condition(&pod, "PodScheduled").is_some().then_some(pod)
-        })
+        .until_object(PODS, "p", "Pod p to be said not to fit", |pod| condition(pod, "PodScheduled").is_some())
         .await?;
     let scheduled = condition(&pod, "PodScheduled").unwrap();
     assert_eq!((&scheduled["status"], &scheduled["reason"]), (&json!("False"), &json!("Unschedulable")));
@@ -133,7 +100,7 @@ async fn unschedulable(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn claim(c: Context) -> Outcome {
+async fn a_claim_in_use_waits_for_its_pod(c: Context) -> Outcome {
     for name in ["used", "unused"] {
         let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
         let claim =
@@ -157,16 +124,12 @@ async fn claim(c: Context) -> Outcome {
     until_gone("used").await
 }
 
-async fn many(c: Context) -> Outcome {
+async fn many_pods_run_at_once(c: Context) -> Outcome {
     for i in 0..200 {
         c.create(PODS, pod(&format!("p{i}"), "a")).await?;
     }
-    let pods = c
-        .until("200 Pods to be Ready", async || {
-            let pods = c.list(PODS).await.ok()?;
-            (pods.iter().filter(|p| is_ready(p)).count() == 200).then_some(pods)
-        })
-        .await?;
+    let pods =
+        c.until_list(PODS, "200 Pods to be Ready", |pods| pods.iter().filter(|p| is_ready(p)).count() == 200).await?;
     let mut addresses: Vec<_> = pods.iter().map(|p| p["status"]["podIP"].to_string()).collect();
     addresses.sort();
     addresses.dedup();

@@ -1,21 +1,10 @@
 //! Suite: what pod-garbage-collector-controller promises for Pods that no kubelet will finish.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod lost_node;
-
-use std::{process::ExitCode, time::Duration};
-
-use e2e::suite::{
-    Context, Failure, Outcome, Suite, Test, condition,
-    resources::{NODES, PODS},
-    run,
+use crate::lost_node::{
+    FINALIZER, LONG, clean, is_terminating, node, node_with_pod, pod, set_phase, taint, until_terminating,
 };
+use e2e::suite::prelude::*;
 use futures::future::try_join_all;
-use lost_node::{
-    FINALIZER, LONG, OURS, clean, is_terminating, node, node_with_pod, pod, set_phase, taint, until_terminating,
-};
-use serde_json::{Value, json};
 
 /// How long a node has to be gone before its Pods go.
 const QUARANTINE: Duration = Duration::from_secs(4);
@@ -30,39 +19,21 @@ const FLAGS: &[&str] = &[
     "--controllers=pod-garbage-collector-controller",
 ];
 
-fn main() -> ExitCode {
-    run(&suite())
-}
-
-/// The suite, for a program of its own and for the one that runs all of them.
 pub(crate) fn suite() -> Suite {
-    Suite {
-        name: "pod_gc",
-        controllers: &[("node-lifecycle-controller", FLAGS)],
-        starts_its_own: false,
-        cluster: |cluster| cluster,
-        at_once: Some(24),
-        tests: vec![
-            Test::new("a_terminating_pod_goes_from_a_node_out_of_service", |c| Box::pin(out_of_service(c))).only(OURS),
-            Test::new("a_pod_without_finalizer_is_removed_from_a_node_out_of_service", |c| Box::pin(removed(c)))
-                .only(OURS),
-            Test::new("a_pod_that_is_not_terminating_stays_on_a_node_out_of_service", |c| Box::pin(not_deleted(c)))
-                .only(OURS),
-            Test::new("a_terminating_pod_stays_on_a_node_out_of_service_that_is_ready", |c| Box::pin(ready(c)))
-                .only(OURS),
-            Test::new("a_terminating_pod_stays_on_a_node_that_is_not_ready", |c| Box::pin(no_taint(c))).only(OURS),
-            Test::new("pods_of_a_node_that_is_gone_go", |c| Box::pin(gone(c))).only(OURS),
-            Test::new("pods_that_have_finished_keep_their_phase", |c| Box::pin(finished(c))).only(OURS),
-            Test::new("a_pod_with_a_variable_twice_goes_with_its_node", |c| Box::pin(variable_twice(c))).only(OURS),
-            Test::new("a_pod_with_a_port_twice_goes_with_its_node", |c| Box::pin(port_twice(c))).only(OURS),
-            Test::new("pods_of_a_node_that_returns_stay", |c| Box::pin(returns(c))).only(OURS),
-            Test::new("finalizers_of_others_stay", |c| Box::pin(finalizers(c))).only(OURS),
-            Test::new("pods_of_other_nodes_stay", |c| Box::pin(others(c))).only(OURS),
-            Test::new("a_terminating_pod_without_a_node_goes", |c| Box::pin(unscheduled(c))),
-            Test::new("a_pod_without_a_node_that_is_not_terminating_stays", |c| Box::pin(waits(c))),
-            Test::new("of_too_many_terminated_pods_the_evicted_go_first", |c| Box::pin(terminated(c))).only(OURS),
-        ],
-    }
+    let scenes = scenes! {
+        SIMULATED =>
+            a_terminating_pod_goes_from_a_node_out_of_service
+            a_pod_without_finalizer_is_removed_from_a_node_out_of_service
+            a_pod_that_is_not_terminating_stays_on_a_node_out_of_service
+            a_terminating_pod_stays_on_a_node_out_of_service_that_is_ready
+            a_terminating_pod_stays_on_a_node_that_is_not_ready pods_of_a_node_that_is_gone_go
+            pods_that_have_finished_keep_their_phase a_pod_with_a_variable_twice_goes_with_its_node
+            a_pod_with_a_port_twice_goes_with_its_node pods_of_a_node_that_returns_stay finalizers_of_others_stay
+            pods_of_other_nodes_stay of_too_many_terminated_pods_the_evicted_go_first;
+        EVERYWHERE =>
+            a_terminating_pod_without_a_node_goes a_pod_without_a_node_that_is_not_terminating_stays;
+    };
+    Suite::new("pod_gc", &[("node-lifecycle-controller", FLAGS)], scenes).at_once(24)
 }
 
 /// The taint of a node whose Pods may be given up.
@@ -94,7 +65,7 @@ async fn has_its_grace(c: &Context, pod: &str) -> Outcome {
     .await
 }
 
-async fn out_of_service(c: Context) -> Outcome {
+async fn a_terminating_pod_goes_from_a_node_out_of_service(c: Context) -> Outcome {
     node_with_pod(&c, json!([])).await?;
     for (name, effect) in [("p", "NoSchedule"), ("q", "NoExecute")] {
         if name == "q" {
@@ -109,7 +80,7 @@ async fn out_of_service(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn removed(c: Context) -> Outcome {
+async fn a_pod_without_finalizer_is_removed_from_a_node_out_of_service(c: Context) -> Outcome {
     node_with_pod(&c, json!([])).await?;
     c.merge(PODS, "p", json!({"metadata": {"finalizers": null}})).await?;
     taint(&c, out_of_service_taint("NoExecute")).await?;
@@ -118,14 +89,14 @@ async fn removed(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn not_deleted(c: Context) -> Outcome {
+async fn a_pod_that_is_not_terminating_stays_on_a_node_out_of_service(c: Context) -> Outcome {
     node_with_pod(&c, json!([])).await?;
     taint(&c, out_of_service_taint("NoExecute")).await?;
     c.stays("the Pod stays", PASSES, async || !is_terminating(&c, "p").await).await?;
     clean(&c).await
 }
 
-async fn ready(c: Context) -> Outcome {
+async fn a_terminating_pod_stays_on_a_node_out_of_service_that_is_ready(c: Context) -> Outcome {
     node_with_pod(&c, json!([])).await?;
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}});
     c.merge_status(NODES, c.namespace(), ready).await?;
@@ -140,7 +111,7 @@ async fn ready(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn no_taint(c: Context) -> Outcome {
+async fn a_terminating_pod_stays_on_a_node_that_is_not_ready(c: Context) -> Outcome {
     node_with_pod(&c, json!([])).await?;
     taint(&c, json!([{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}])).await?;
     c.delete(PODS, "p", "Background").await?;
@@ -148,7 +119,7 @@ async fn no_taint(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn gone(c: Context) -> Outcome {
+async fn pods_of_a_node_that_is_gone_go(c: Context) -> Outcome {
     node_with_pod(&c, json!([])).await?;
     pod(&c, "runs", json!({})).await?;
     set_phase(&c, "runs", "Running").await?;
@@ -167,7 +138,7 @@ async fn gone(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn finished(c: Context) -> Outcome {
+async fn pods_that_have_finished_keep_their_phase(c: Context) -> Outcome {
     node_with_pod(&c, json!([])).await?;
     pod(&c, "failed", json!({})).await?;
     let phases = [("p", "Succeeded"), ("failed", "Failed")];
@@ -193,17 +164,17 @@ async fn listed_twice(c: &Context, container: Value) -> Outcome {
     clean(c).await
 }
 
-async fn variable_twice(c: Context) -> Outcome {
+async fn a_pod_with_a_variable_twice_goes_with_its_node(c: Context) -> Outcome {
     let twice = json!([{"name": "XYZ", "value": "1"}, {"name": "XYZ", "value": "2"}]);
     listed_twice(&c, json!({"name": "c", "image": "img:1", "env": twice})).await
 }
 
-async fn port_twice(c: Context) -> Outcome {
+async fn a_pod_with_a_port_twice_goes_with_its_node(c: Context) -> Outcome {
     let twice = json!([{"containerPort": 93, "hostPort": 9376}, {"containerPort": 93, "hostPort": 9377}]);
     listed_twice(&c, json!({"name": "c", "image": "img:1", "ports": twice})).await
 }
 
-async fn returns(c: Context) -> Outcome {
+async fn pods_of_a_node_that_returns_stay(c: Context) -> Outcome {
     node_with_pod(&c, json!([])).await?;
     // Each time the node is back before the quarantine ends, and each absence counts for itself.
     for _ in 0..3 {
@@ -218,7 +189,7 @@ async fn returns(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn finalizers(c: Context) -> Outcome {
+async fn finalizers_of_others_stay(c: Context) -> Outcome {
     node_with_pod(&c, json!([])).await?;
     let tracked = json!([FINALIZER, "batch.kubernetes.io/job-tracking"]);
     c.merge(PODS, "p", json!({"metadata": {"finalizers": tracked}})).await?;
@@ -231,7 +202,7 @@ async fn finalizers(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn others(c: Context) -> Outcome {
+async fn pods_of_other_nodes_stay(c: Context) -> Outcome {
     node_with_pod(&c, json!([])).await?;
     pod(&c, "none", json!({"nodeName": format!("{}-none", c.namespace())})).await?;
     until_given_up(&c, "none").await?;
@@ -251,7 +222,7 @@ async fn homeless(c: &Context) -> Outcome {
     Ok(())
 }
 
-async fn unscheduled(c: Context) -> Outcome {
+async fn a_terminating_pod_without_a_node_goes(c: Context) -> Outcome {
     homeless(&c).await?;
     c.delete(PODS, "p", "Background").await?;
     let pod = c
@@ -263,7 +234,7 @@ async fn unscheduled(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn waits(c: Context) -> Outcome {
+async fn a_pod_without_a_node_that_is_not_terminating_stays(c: Context) -> Outcome {
     homeless(&c).await?;
     c.stays("the Pod waits for a node", PASSES, async || {
         c.get(PODS, "p")
@@ -275,7 +246,7 @@ async fn waits(c: Context) -> Outcome {
 }
 
 /// As many evicted Pods as have to go are there, so that no Pod of another test is concerned.
-async fn terminated(c: Context) -> Outcome {
+async fn of_too_many_terminated_pods_the_evicted_go_first(c: Context) -> Outcome {
     const EACH: usize = 40;
     node(&c).await?;
     let create = async |name: String, status: Value| -> Outcome {

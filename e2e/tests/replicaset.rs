@@ -1,52 +1,19 @@
 //! Suite: what replicaset-controller promises for ReplicaSets and ReplicationControllers.
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::{process::ExitCode, time::Duration};
+use e2e::suite::prelude::*;
 
-use e2e::{
-    cluster::Kind,
-    suite::{
-        Context, Failure, Outcome, Suite, Test, condition, is_ready, pod, replica_set, replication_controller,
-        resources::{PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS},
-        run,
-    },
-};
-use serde_json::{Value, json};
-
-/// Clusters without a garbage collector, whose nodes follow scripts.
-const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
-
-fn main() -> ExitCode {
-    run(&suite())
-}
-
-/// The suite, for a program of its own and for the one that runs all of them.
 pub(crate) fn suite() -> Suite {
-    Suite {
-        name: "replicaset",
-        controllers: &[("replicaset-controller", &[])],
-        starts_its_own: false,
-        cluster: |cluster| cluster,
-        at_once: None,
-        tests: vec![
-            Test::new("creates_and_scales", |c| Box::pin(scales(c))),
-            Test::new("pods_are_made_of_the_template", |c| Box::pin(template(c))),
-            Test::new("a_changed_template_is_for_new_pods_only", |c| Box::pin(changed_template(c))),
-            Test::new("adopts_what_matches_and_is_free", |c| Box::pin(adopts(c))),
-            Test::new("releases_what_no_longer_matches", |c| Box::pin(releases(c))),
-            Test::new("removes_the_least_valuable_pods_first", |c| Box::pin(ranks(c))),
-            Test::new("replaces_what_is_deleted", |c| Box::pin(replaces_deleted(c))),
-            Test::new("replaces_what_has_failed", |c| Box::pin(replaces_failed(c))).only(OURS),
-            Test::new("a_pod_is_available_after_min_ready_seconds", |c| Box::pin(min_ready_seconds(c))),
-            Test::new("ending_pods_are_counted_apart", |c| Box::pin(terminating(c))).only(OURS),
-            Test::new("a_quota_is_reported_and_overcome", |c| Box::pin(quota(c))),
-            Test::new("nothing_is_created_while_the_set_is_deleted", |c| Box::pin(deleting(c))).only(OURS),
-            Test::new("more_than_a_burst_is_created", |c| Box::pin(burst(c))).only(OURS),
-            Test::new("a_settled_set_is_left_alone", |c| Box::pin(settled(c))),
-            Test::new("a_replication_controller_scales", |c| Box::pin(rc_scales(c))),
-            Test::new("a_replication_controller_follows_its_selector", |c| Box::pin(rc_selector(c))),
-        ],
-    }
+    let scenes = scenes! {
+        EVERYWHERE =>
+            creates_and_scales pods_are_made_of_the_template a_changed_template_is_for_new_pods_only
+            adopts_what_matches_and_is_free releases_what_no_longer_matches removes_the_least_valuable_pods_first
+            replaces_what_is_deleted a_pod_is_available_after_min_ready_seconds a_quota_is_reported_and_overcome
+            a_settled_set_is_left_alone a_replication_controller_scales a_replication_controller_follows_its_selector;
+        SIMULATED =>
+            replaces_what_has_failed ending_pods_are_counted_apart nothing_is_created_while_the_set_is_deleted
+            more_than_a_burst_is_created;
+    };
+    Suite::new("replicaset", &[("replicaset-controller", &[])], scenes)
 }
 
 /// Waits until a ReplicaSet has so many Pods, all available, and its status says so.
@@ -71,7 +38,7 @@ async fn active(c: &Context, owner: &Value) -> Result<Vec<Value>, Failure> {
     Ok(pods)
 }
 
-async fn scales(c: Context) -> Outcome {
+async fn creates_and_scales(c: Context) -> Outcome {
     c.create(REPLICA_SETS, replica_set("web").replicas(3)).await?;
     for replicas in [3, 5, 1, 0, 2] {
         c.scale(REPLICA_SETS, "web", replicas).await?;
@@ -88,7 +55,7 @@ async fn scales(c: Context) -> Outcome {
     .await
 }
 
-async fn template(c: Context) -> Outcome {
+async fn pods_are_made_of_the_template(c: Context) -> Outcome {
     let set = replica_set("web")
         .set("spec/template/metadata/labels/tier", "front")
         .set("spec/template/metadata/annotations/note", "kept")
@@ -108,7 +75,7 @@ async fn template(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn changed_template(c: Context) -> Outcome {
+async fn a_changed_template_is_for_new_pods_only(c: Context) -> Outcome {
     let set = c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
     settled_at(&c, "web", 2).await?;
     let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "img:2"}]}}}});
@@ -122,7 +89,7 @@ async fn changed_template(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn adopts(c: Context) -> Outcome {
+async fn adopts_what_matches_and_is_free(c: Context) -> Outcome {
     let other =
         json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "other", "uid": "0", "controller": true}]);
     c.create(PODS, pod("free", "web")).await?;
@@ -143,16 +110,13 @@ async fn adopts(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn releases(c: Context) -> Outcome {
+async fn releases_what_no_longer_matches(c: Context) -> Outcome {
     let set = c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
     settled_at(&c, "web", 2).await?;
     let name = c.pods_of(&set).await?[0]["metadata"]["name"].as_str().unwrap().to_owned();
     c.merge(PODS, &name, json!({"metadata": {"labels": {"app": "debug"}}})).await?;
-    c.until("the Pod to be released", async || {
-        let pod = c.get(PODS, &name).await.ok()?;
-        pod["metadata"].get("ownerReferences").is_none().then_some(())
-    })
-    .await?;
+    c.until_object(PODS, &name, "the Pod to be released", |pod| pod["metadata"].get("ownerReferences").is_none())
+        .await?;
     c.until("another Pod in the place of the released one", async || {
         let pods = active(&c, &set).await.ok()?;
         (pods.len() == 2 && pods.iter().all(is_ready)).then_some(())
@@ -169,19 +133,14 @@ async fn releases(c: Context) -> Outcome {
     .await
 }
 
-async fn ranks(c: Context) -> Outcome {
+async fn removes_the_least_valuable_pods_first(c: Context) -> Outcome {
     let gate = json!([{"conditionType": "example.com/never"}]);
     c.create(PODS, pod("unassigned", "web").set("spec/nodeSelector", json!({"example.com/none": "here"}))).await?;
     c.create(PODS, pod("unready", "web").set("spec/readinessGates", gate)).await?;
-    c.until("Pod unready to run", async || {
-        let pod = c.get(PODS, "unready").await.ok()?;
-        (pod["status"]["phase"] == "Running").then_some(())
-    })
-    .await?;
+    c.until_object(PODS, "unready", "Pod unready to run", |pod| pod["status"]["phase"] == "Running").await?;
     let set = c.create(REPLICA_SETS, replica_set("web").replicas(5)).await?;
-    c.until("ReplicaSet web to have 5 Pods, 3 of them ready", async || {
-        let set = c.get(REPLICA_SETS, "web").await.ok()?;
-        (set["status"]["replicas"] == 5 && set["status"]["readyReplicas"] == 3).then_some(())
+    c.until_object(REPLICA_SETS, "web", "ReplicaSet web to have 5 Pods, 3 of them ready", |set| {
+        set["status"]["replicas"] == 5 && set["status"]["readyReplicas"] == 3
     })
     .await?;
     let pods = active(&c, &set).await?;
@@ -202,7 +161,7 @@ async fn ranks(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn replaces_deleted(c: Context) -> Outcome {
+async fn replaces_what_is_deleted(c: Context) -> Outcome {
     let set = c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
     settled_at(&c, "web", 2).await?;
     let name = c.pods_of(&set).await?[0]["metadata"]["name"].as_str().unwrap().to_owned();
@@ -214,7 +173,7 @@ async fn replaces_deleted(c: Context) -> Outcome {
     .await
 }
 
-async fn replaces_failed(c: Context) -> Outcome {
+async fn replaces_what_has_failed(c: Context) -> Outcome {
     let set = c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
     settled_at(&c, "web", 2).await?;
     let name = c.pods_of(&set).await?[0]["metadata"]["name"].as_str().unwrap().to_owned();
@@ -230,14 +189,10 @@ async fn replaces_failed(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn min_ready_seconds(c: Context) -> Outcome {
+async fn a_pod_is_available_after_min_ready_seconds(c: Context) -> Outcome {
     c.create(REPLICA_SETS, replica_set("web").replicas(2).set("spec/minReadySeconds", 3)).await?;
-    let set = c
-        .until("the Pods to be ready", async || {
-            let set = c.get(REPLICA_SETS, "web").await.ok()?;
-            (set["status"]["readyReplicas"] == 2).then_some(set)
-        })
-        .await?;
+    let set =
+        c.until_object(REPLICA_SETS, "web", "the Pods to be ready", |set| set["status"]["readyReplicas"] == 2).await?;
     assert!(set["status"].get("availableReplicas").is_none(), "ready is not available yet: {}", set["status"]);
     settled_at(&c, "web", 2).await?;
     let now = c.cluster().clock().now();
@@ -250,7 +205,7 @@ async fn min_ready_seconds(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn terminating(c: Context) -> Outcome {
+async fn ending_pods_are_counted_apart(c: Context) -> Outcome {
     c.create(REPLICA_SETS, replica_set("web").replicas(3).script("sim/terminate-after", "3")).await?;
     settled_at(&c, "web", 3).await?;
     c.scale(REPLICA_SETS, "web", 1).await?;
@@ -260,11 +215,11 @@ async fn terminating(c: Context) -> Outcome {
         (status["terminatingReplicas"] == 2 && status["replicas"] == 1).then_some(())
     })
     .await?;
-    c.until("no Pod to be counted as terminating any more", async || {
-        let set = c.get(REPLICA_SETS, "web").await.ok()?;
-        (set["status"]["terminatingReplicas"] == 0).then_some(())
+    c.until_object(REPLICA_SETS, "web", "no Pod to be counted as terminating any more", |set| {
+        set["status"]["terminatingReplicas"] == 0
     })
     .await
+    .map(drop)
 }
 
 /// Sets a quota on Pods, and its status where nobody else does.
@@ -276,24 +231,23 @@ async fn limit_pods(c: &Context, pods: u32, used: u32) -> Outcome {
     }
     if c.kind() == Kind::Kubeconfig {
         return c
-            .until("the quota to be in force", async || {
-                let quota = c.get(RESOURCE_QUOTAS, "pods").await.ok()?;
-                (quota["status"]["hard"]["pods"] == pods).then_some(())
+            .until_object(RESOURCE_QUOTAS, "pods", "the quota to be in force", |quota| {
+                quota["status"]["hard"]["pods"] == pods
             })
-            .await;
+            .await
+            .map(drop);
     }
     let status = json!({"status": {"hard": {"pods": pods.to_string()}, "used": {"pods": used.to_string()}}});
     c.merge_status(RESOURCE_QUOTAS, "pods", status).await?;
     Ok(())
 }
 
-async fn quota(c: Context) -> Outcome {
+async fn a_quota_is_reported_and_overcome(c: Context) -> Outcome {
     limit_pods(&c, 2, 0).await?;
     c.create(REPLICA_SETS, replica_set("web").replicas(4)).await?;
     let set = c
-        .until("ReplicaSet web to say that it cannot create Pods", async || {
-            let set = c.get(REPLICA_SETS, "web").await.ok()?;
-            (set["status"]["replicas"] == 2 && condition(&set, "ReplicaFailure").is_some()).then_some(set)
+        .until_object(REPLICA_SETS, "web", "ReplicaSet web to say that it cannot create Pods", |set| {
+            set["status"]["replicas"] == 2 && condition(set, "ReplicaFailure").is_some()
         })
         .await?;
     let failure = condition(&set, "ReplicaFailure").unwrap();
@@ -310,17 +264,13 @@ async fn quota(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn deleting(c: Context) -> Outcome {
+async fn nothing_is_created_while_the_set_is_deleted(c: Context) -> Outcome {
     let set = c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
     settled_at(&c, "web", 2).await?;
     c.delete(REPLICA_SETS, "web", "Foreground").await?;
     let name = c.pods_of(&set).await?[0]["metadata"]["name"].as_str().unwrap().to_owned();
     c.delete(PODS, &name, "Background").await?;
-    c.until("the status to be kept", async || {
-        let set = c.get(REPLICA_SETS, "web").await.ok()?;
-        (set["status"]["replicas"] == 1).then_some(())
-    })
-    .await?;
+    c.until_object(REPLICA_SETS, "web", "the status to be kept", |set| set["status"]["replicas"] == 1).await?;
     c.stays("no Pod is created", Duration::from_secs(1), async || {
         active(&c, &set).await.is_ok_and(|pods| pods.len() == 1)
     })
@@ -329,7 +279,7 @@ async fn deleting(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn burst(c: Context) -> Outcome {
+async fn more_than_a_burst_is_created(c: Context) -> Outcome {
     let set = c.create(REPLICA_SETS, replica_set("web").replicas(600)).await?;
     settled_at(&c, "web", 600).await?;
     assert_eq!(active(&c, &set).await?.len(), 600);
@@ -338,7 +288,7 @@ async fn burst(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn settled(c: Context) -> Outcome {
+async fn a_settled_set_is_left_alone(c: Context) -> Outcome {
     c.create(REPLICA_SETS, replica_set("web").replicas(3)).await?;
     let set = settled_at(&c, "web", 3).await?;
     // Counting Pods out and in again may still be on its way.
@@ -352,7 +302,7 @@ async fn settled(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn rc_scales(c: Context) -> Outcome {
+async fn a_replication_controller_scales(c: Context) -> Outcome {
     let rc = c.create(REPLICATION_CONTROLLERS, replication_controller("web").replicas(2)).await?;
     for replicas in [2, 4, 1] {
         c.scale(REPLICATION_CONTROLLERS, "web", replicas).await?;
@@ -372,7 +322,7 @@ async fn rc_scales(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn rc_selector(c: Context) -> Outcome {
+async fn a_replication_controller_follows_its_selector(c: Context) -> Outcome {
     let rc = c.create(REPLICATION_CONTROLLERS, replication_controller("web").replicas(2)).await?;
     c.until("two Pods", async || active(&c, &rc).await.ok().filter(|p| p.len() == 2)).await?;
     let old: Vec<_> = active(&c, &rc).await?.iter().map(|p| p["metadata"]["name"].clone()).collect();

@@ -5,8 +5,6 @@
 //! grants everything, and the rights follow from what was written. The same story must then come to the same end with the
 //! plugin on and no rights but those of the roles.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,

@@ -1,66 +1,29 @@
 //! Suite: what statefulset-controller promises for StatefulSets.
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::{process::ExitCode, time::Duration};
-
-use e2e::{
-    cluster::Kind,
-    suite::{
-        Builder, Context, Failure, Outcome, PatchKind, Suite, Test, pod,
-        resources::{CLAIMS, CONTROLLER_REVISIONS, PODS, STATEFUL_SETS},
-        run, stateful_set,
-    },
-    tools,
-};
+use e2e::suite::prelude::*;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
-use serde_json::{Value, json};
 
-/// Clusters without a garbage collector or a provisioner, whose nodes follow scripts.
-const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
-
-fn main() -> ExitCode {
-    run(&suite())
-}
-
-/// The suite, for a program of its own and for the one that runs all of them.
 pub(crate) fn suite() -> Suite {
-    Suite {
-        name: "statefulset",
-        controllers: &[("statefulset-controller", &[])],
-        starts_its_own: false,
-        cluster: |cluster| cluster,
-        at_once: None,
-        tests: vec![
-            Test::new("pods_come_in_order_and_go_in_reverse", |c| Box::pin(scales(c))),
-            Test::new("pods_are_made_of_the_template_and_their_number", |c| Box::pin(template(c))),
-            Test::new("one_that_is_not_ready_holds_up_the_others", |c| Box::pin(holds_up(c))).only(OURS),
-            Test::new("pods_come_at_once_where_they_do_not_wait", |c| Box::pin(parallel(c))),
-            Test::new("a_rollout_replaces_from_the_highest", |c| Box::pin(rollout(c))),
-            Test::new("a_partition_keeps_the_first_as_they_are", |c| Box::pin(partition(c))),
-            Test::new("on_delete_leaves_it_to_users", |c| Box::pin(on_delete(c))),
-            Test::new("the_template_of_before_is_numbered_anew", |c| Box::pin(rollback(c))),
-            Test::new("history_and_undo_work_as_kubectl_does_them", |c| Box::pin(undo(c))),
-            Test::new("kubectl_shows_the_history_and_rolls_back", |c| Box::pin(kubectl_rollback(c)))
-                .needs(tools::needs_kubectl),
-            Test::new("kubectl_waits_for_a_rollout_that_is_stuck", |c| Box::pin(kubectl_status(c)))
-                .only(OURS)
-                .needs(tools::needs_kubectl),
-            Test::new("kubectl_get_and_describe_show_the_set", |c| Box::pin(shown(c))),
-            Test::new("revisions_are_stored_byte_for_byte", |c| Box::pin(bytes(c))),
-            Test::new("history_is_as_long_as_the_limit", |c| Box::pin(history(c))),
-            Test::new("claims_know_with_whom_they_go", |c| Box::pin(claims(c))).only(OURS),
-            Test::new("numbers_begin_where_the_set_says", |c| Box::pin(ordinals(c))),
-            Test::new("a_pod_that_is_deleted_or_has_failed_comes_back", |c| Box::pin(replaces(c))).only(OURS),
-            Test::new("a_pod_is_available_after_min_ready_seconds", |c| Box::pin(min_ready_seconds(c))),
-            Test::new("a_stray_of_its_name_is_adopted", |c| Box::pin(adopts(c))).only(OURS),
-            Test::new("labels_taken_away_release_and_given_back_adopt", |c| Box::pin(relabelled(c))).only(OURS),
-            Test::new("deleted_pods_leave_a_watch_with_a_deletion_timestamp", |c| Box::pin(leaves_a_watch(c)))
-                .only(OURS),
-            Test::new("nothing_is_made_while_the_set_is_deleted", |c| Box::pin(deleting(c))).only(OURS),
-            Test::new("a_settled_set_is_left_alone", |c| Box::pin(settled(c))),
-        ],
-    }
+    let scenes = scenes! {
+        EVERYWHERE =>
+            pods_come_in_order_and_go_in_reverse pods_are_made_of_the_template_and_their_number
+            pods_come_at_once_where_they_do_not_wait a_rollout_replaces_from_the_highest
+            a_partition_keeps_the_first_as_they_are on_delete_leaves_it_to_users
+            the_template_of_before_is_numbered_anew history_and_undo_work_as_kubectl_does_them
+            kubectl_get_and_describe_show_the_set revisions_are_stored_byte_for_byte history_is_as_long_as_the_limit
+            numbers_begin_where_the_set_says a_pod_is_available_after_min_ready_seconds a_settled_set_is_left_alone;
+        SIMULATED =>
+            one_that_is_not_ready_holds_up_the_others claims_know_with_whom_they_go
+            a_pod_that_is_deleted_or_has_failed_comes_back a_stray_of_its_name_is_adopted
+            labels_taken_away_release_and_given_back_adopt deleted_pods_leave_a_watch_with_a_deletion_timestamp
+            nothing_is_made_while_the_set_is_deleted;
+        EVERYWHERE.needs(tools::needs_kubectl) =>
+            kubectl_shows_the_history_and_rolls_back;
+        SIMULATED.needs(tools::needs_kubectl) =>
+            kubectl_waits_for_a_rollout_that_is_stuck;
+    };
+    Suite::new("statefulset", &[("statefulset-controller", &[])], scenes)
 }
 
 /// Waits until a set has so many Pods, all ready, and its status says so.
@@ -114,15 +77,7 @@ fn with_claims(name: &str, policy: &str) -> Builder {
         .set("spec/persistentVolumeClaimRetentionPolicy", json!({"whenDeleted": policy, "whenScaled": policy}))
 }
 
-async fn event(c: &Context, event: &str) -> Outcome {
-    c.until(&format!("event {event}"), async || {
-        let events = c.events_of("StatefulSet", "web").await.ok()?;
-        events.iter().any(|e| e.starts_with(event)).then_some(())
-    })
-    .await
-}
-
-async fn scales(c: Context) -> Outcome {
+async fn pods_come_in_order_and_go_in_reverse(c: Context) -> Outcome {
     c.create(STATEFUL_SETS, stateful_set("web").replicas(3)).await?;
     for replicas in [3, 5, 1, 0, 2] {
         c.scale(STATEFUL_SETS, "web", replicas).await?;
@@ -130,11 +85,12 @@ async fn scales(c: Context) -> Outcome {
         let names: Vec<String> = (0..replicas).map(|n| format!("web-{n} img:1")).collect();
         c.until("the Pods of its numbers", async || images(&c).await.is_ok_and(|i| i == names).then_some(())).await?;
     }
-    event(&c, "Normal SuccessfulCreate Create Pod web-0 in StatefulSet web successful").await?;
-    event(&c, "Normal SuccessfulDelete Delete Pod web-4 in StatefulSet web successful").await
+    c.until_event("StatefulSet", "web", "Normal SuccessfulCreate Create Pod web-0 in StatefulSet web successful")
+        .await?;
+    c.until_event("StatefulSet", "web", "Normal SuccessfulDelete Delete Pod web-4 in StatefulSet web successful").await
 }
 
-async fn template(c: Context) -> Outcome {
+async fn pods_are_made_of_the_template_and_their_number(c: Context) -> Outcome {
     let set = stateful_set("web")
         .replicas(2)
         .set("spec/template/metadata/labels/tier", "back")
@@ -160,14 +116,14 @@ async fn template(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn holds_up(c: Context) -> Outcome {
+async fn one_that_is_not_ready_holds_up_the_others(c: Context) -> Outcome {
     c.create(STATEFUL_SETS, stateful_set("web").replicas(2).script("sim/ready-after", "600")).await?;
     c.until("the first Pod", async || c.get(PODS, "web-0").await.ok()).await?;
     let alone = async || images(&c).await.is_ok_and(|images| images.len() == 1);
     c.stays("alone", Duration::from_secs(2), alone).await
 }
 
-async fn parallel(c: Context) -> Outcome {
+async fn pods_come_at_once_where_they_do_not_wait(c: Context) -> Outcome {
     let set = stateful_set("web").replicas(8).set("spec/podManagementPolicy", "Parallel");
     c.create(STATEFUL_SETS, set).await?;
     settled_at(&c, "web", 8).await?;
@@ -179,7 +135,7 @@ async fn parallel(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn rollout(c: Context) -> Outcome {
+async fn a_rollout_replaces_from_the_highest(c: Context) -> Outcome {
     // Creation times are told in seconds. Each Pod is available, and followed by the next, more than one second after its
     // creation.
     c.create(STATEFUL_SETS, stateful_set("web").replicas(3).set("spec/minReadySeconds", 2)).await?;
@@ -200,14 +156,13 @@ async fn rollout(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn partition(c: Context) -> Outcome {
+async fn a_partition_keeps_the_first_as_they_are(c: Context) -> Outcome {
     c.create(STATEFUL_SETS, stateful_set("web").replicas(3).set("spec/updateStrategy", strategy(2))).await?;
     rolled_out(&c, "web", 3).await?;
     c.merge(STATEFUL_SETS, "web", image("img:2")).await?;
     let wanted = ["web-0 img:1", "web-1 img:1", "web-2 img:2"];
-    c.until("the last Pod to be updated", async || {
-        let set = c.get(STATEFUL_SETS, "web").await.ok()?;
-        (set["status"]["updatedReplicas"] == 1 && set["status"]["readyReplicas"] == 3).then_some(())
+    c.until_object(STATEFUL_SETS, "web", "the last Pod to be updated", |set| {
+        set["status"]["updatedReplicas"] == 1 && set["status"]["readyReplicas"] == 3
     })
     .await?;
     assert_eq!(images(&c).await?, wanted);
@@ -222,7 +177,7 @@ async fn partition(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn on_delete(c: Context) -> Outcome {
+async fn on_delete_leaves_it_to_users(c: Context) -> Outcome {
     let set = stateful_set("web").replicas(2).set("spec/updateStrategy", json!({"type": "OnDelete"}));
     c.create(STATEFUL_SETS, set).await?;
     settled_at(&c, "web", 2).await?;
@@ -249,7 +204,7 @@ async fn revisions(c: &Context) -> Result<Vec<(i64, String)>, Failure> {
     Ok(list)
 }
 
-async fn rollback(c: Context) -> Outcome {
+async fn the_template_of_before_is_numbered_anew(c: Context) -> Outcome {
     c.create(STATEFUL_SETS, stateful_set("web").replicas(1)).await?;
     let first = rolled_out(&c, "web", 1).await?["status"]["updateRevision"].clone();
     c.merge(STATEFUL_SETS, "web", image("img:2")).await?;
@@ -262,7 +217,7 @@ async fn rollback(c: Context) -> Outcome {
 }
 
 /// What `kubectl rollout history`, `undo` and `status` read and send.
-async fn undo(c: Context) -> Outcome {
+async fn history_and_undo_work_as_kubectl_does_them(c: Context) -> Outcome {
     let mut set = stateful_set("web").replicas(2).set("spec/updateStrategy", json!({"type": "RollingUpdate"})).build();
     set["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "first"});
     let set = c.create(STATEFUL_SETS, set).await?;
@@ -305,7 +260,7 @@ async fn undo(c: Context) -> Outcome {
 }
 
 /// `kubectl rollout history`, `undo` and `status`, by kubectl itself.
-async fn kubectl_rollback(c: Context) -> Outcome {
+async fn kubectl_shows_the_history_and_rolls_back(c: Context) -> Outcome {
     let mut set = stateful_set("web").replicas(2).build();
     set["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "first"});
     c.create(STATEFUL_SETS, set).await?;
@@ -319,14 +274,14 @@ async fn kubectl_rollback(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn kubectl_status(c: Context) -> Outcome {
+async fn kubectl_waits_for_a_rollout_that_is_stuck(c: Context) -> Outcome {
     c.create(STATEFUL_SETS, stateful_set("web").replicas(2).script("sim/ready-after", "600")).await?;
     c.until("the first Pod", async || c.get(PODS, "web-0").await.ok()).await?;
     c.check_stuck_rollout("statefulset/web", "Waiting for 2 pods to be ready").await
 }
 
 /// What `kubectl get` and `kubectl describe` read: the row of the table, and the Events on the set.
-async fn shown(c: Context) -> Outcome {
+async fn kubectl_get_and_describe_show_the_set(c: Context) -> Outcome {
     c.create(STATEFUL_SETS, stateful_set("web").replicas(2)).await?;
     settled_at(&c, "web", 2).await?;
     let row = c.table_row(STATEFUL_SETS, "web").await?;
@@ -343,7 +298,7 @@ async fn shown(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn bytes(c: Context) -> Outcome {
+async fn revisions_are_stored_byte_for_byte(c: Context) -> Outcome {
     let set = stateful_set("web").set("spec/template/spec/containers/0/args", json!(["a<b", "x&y", "\u{2028}"]));
     c.create(STATEFUL_SETS, set).await?;
     let set = settled_at(&c, "web", 1).await?;
@@ -361,7 +316,7 @@ async fn bytes(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn history(c: Context) -> Outcome {
+async fn history_is_as_long_as_the_limit(c: Context) -> Outcome {
     c.create(STATEFUL_SETS, stateful_set("web").set("spec/revisionHistoryLimit", 1)).await?;
     rolled_out(&c, "web", 1).await?;
     for version in 2..5 {
@@ -372,7 +327,7 @@ async fn history(c: Context) -> Outcome {
     c.until("the oldest revisions to go", async || revisions(&c).await.is_ok_and(|r| r == wanted).then_some(())).await
 }
 
-async fn claims(c: Context) -> Outcome {
+async fn claims_know_with_whom_they_go(c: Context) -> Outcome {
     c.create(STATEFUL_SETS, with_claims("web", "Delete").replicas(2)).await?;
     settled_at(&c, "web", 2).await?;
     let owners = async |claim: &str| -> Option<Vec<String>> {
@@ -397,7 +352,7 @@ async fn claims(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn ordinals(c: Context) -> Outcome {
+async fn numbers_begin_where_the_set_says(c: Context) -> Outcome {
     c.create(STATEFUL_SETS, stateful_set("web").replicas(2).set("spec/ordinals", json!({"start": 3}))).await?;
     settled_at(&c, "web", 2).await?;
     assert_eq!(images(&c).await?, ["web-3 img:1", "web-4 img:1"]);
@@ -408,7 +363,7 @@ async fn ordinals(c: Context) -> Outcome {
     .await
 }
 
-async fn replaces(c: Context) -> Outcome {
+async fn a_pod_that_is_deleted_or_has_failed_comes_back(c: Context) -> Outcome {
     c.create(STATEFUL_SETS, stateful_set("web").replicas(2)).await?;
     settled_at(&c, "web", 2).await?;
     for failed in [false, true] {
@@ -427,7 +382,7 @@ async fn replaces(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn min_ready_seconds(c: Context) -> Outcome {
+async fn a_pod_is_available_after_min_ready_seconds(c: Context) -> Outcome {
     c.create(STATEFUL_SETS, stateful_set("web").set("spec/minReadySeconds", 3)).await?;
     c.until("a ready Pod that is not available", async || {
         let status = c.get(STATEFUL_SETS, "web").await.ok()?["status"].clone();
@@ -438,7 +393,7 @@ async fn min_ready_seconds(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn adopts(c: Context) -> Outcome {
+async fn a_stray_of_its_name_is_adopted(c: Context) -> Outcome {
     let stray = c.create(PODS, pod("web-0", "web")).await?;
     c.create(STATEFUL_SETS, stateful_set("web").set("spec/updateStrategy", json!({"type": "OnDelete"}))).await?;
     c.until("the stray to be adopted and labelled", async || {
@@ -449,19 +404,17 @@ async fn adopts(c: Context) -> Outcome {
     })
     .await?;
     assert_eq!(c.get(PODS, "web-0").await?["metadata"]["uid"], stray["metadata"]["uid"]);
-    event(&c, "Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await
+    c.until_event("StatefulSet", "web", "Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await
 }
 
 async fn until_owned(c: &Context, what: &str, owned: bool) -> Outcome {
-    c.until(what, async || {
-        let pod = c.get(PODS, "web-0").await.ok()?;
-        (pod["metadata"]["ownerReferences"][0]["kind"].is_string() == owned).then_some(())
-    })
-    .await
+    c.until_object(PODS, "web-0", what, |pod| pod["metadata"]["ownerReferences"][0]["kind"].is_string() == owned)
+        .await
+        .map(drop)
 }
 
 /// Upstream: `test/e2e/apps/statefulset.go`, "should adopt matching orphans and release non-matching pods".
-async fn relabelled(c: Context) -> Outcome {
+async fn labels_taken_away_release_and_given_back_adopt(c: Context) -> Outcome {
     const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
     // A rolling update would replace the Pod, which loses its revision.
     let set = stateful_set("web").replicas(1).set("spec/updateStrategy", json!({"type": "OnDelete"}));
@@ -493,7 +446,7 @@ async fn relabelled(c: Context) -> Outcome {
 
 /// What `common/client/src/informer/filtered.rs` relies on: a Pod that is deleted leaves a watch of labelled Pods with a
 /// deletion timestamp, and a Pod that loses the label without one.
-async fn leaves_a_watch(c: Context) -> Outcome {
+async fn deleted_pods_leave_a_watch_with_a_deletion_timestamp(c: Context) -> Outcome {
     let loose = |name: &str| pod(name, "loose").set("metadata/labels/mine", "yes");
     let first = c.create(PODS, loose("relabelled")).await?;
     c.create(PODS, loose("graceful")).await?;
@@ -525,7 +478,7 @@ async fn leaves_a_watch(c: Context) -> Outcome {
     Ok(())
 }
 
-async fn deleting(c: Context) -> Outcome {
+async fn nothing_is_made_while_the_set_is_deleted(c: Context) -> Outcome {
     c.create(STATEFUL_SETS, stateful_set("web").replicas(2)).await?;
     settled_at(&c, "web", 2).await?;
     c.merge(STATEFUL_SETS, "web", json!({"metadata": {"finalizers": ["example.com/wait"]}})).await?;
@@ -538,7 +491,7 @@ async fn deleting(c: Context) -> Outcome {
     stays
 }
 
-async fn settled(c: Context) -> Outcome {
+async fn a_settled_set_is_left_alone(c: Context) -> Outcome {
     c.create(STATEFUL_SETS, with_claims("web", "Retain").replicas(2)).await?;
     settled_at(&c, "web", 2).await?;
     let state = async || -> Option<Vec<Value>> {

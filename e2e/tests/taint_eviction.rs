@@ -3,20 +3,9 @@
 //! Each test has a node of its own. Where a Pod has to leave after some time, the test compares the time of its deletion with the
 //! time of the taint, so that a slow machine makes no test fail.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod lost_node;
-
-use std::{process::ExitCode, time::Duration};
-
-use e2e::suite::{
-    Context, Failure, Outcome, Suite, Test, condition,
-    resources::{NODES, PODS},
-    run,
-};
+use crate::lost_node::{clean, is_terminating, node, node_with_pod, pod, set_phase, taint, until_terminating};
+use e2e::suite::prelude::*;
 use jiff::{SignedDuration, Timestamp};
-use lost_node::{OURS, clean, is_terminating, node, node_with_pod, pod, set_phase, taint, until_terminating};
-use serde_json::{Value, json};
 
 /// Keys of taints.
 const LEAVE: &str = "nonet.io/leave";
@@ -24,42 +13,23 @@ const OTHER: &str = "nonet.io/other";
 /// How long it takes at most until a Pod is deleted that has to leave at once: long enough to see that one stays.
 const SOON: Duration = Duration::from_secs(3);
 
-fn main() -> ExitCode {
-    run(&suite())
-}
-
-/// The suite, for a program of its own and for the one that runs all of them.
 pub(crate) fn suite() -> Suite {
-    Suite {
-        name: "taint_eviction",
-        controllers: &[("node-lifecycle-controller", &["--controllers=taint-eviction-controller"])],
-        starts_its_own: false,
-        cluster: |cluster| cluster,
-        at_once: Some(24),
-        tests: vec![
-            Test::new("a_pod_leaves_a_node_it_does_not_tolerate", |c| Box::pin(leaves(c))).only(OURS),
-            Test::new("a_pod_stays_for_as_long_as_it_tolerates", |c| Box::pin(tolerates(c))).only(OURS),
-            Test::new("a_taint_that_goes_in_time_cancels", |c| Box::pin(cancels(c))).only(OURS),
-            Test::new("a_pod_that_tolerates_for_ever_stays", |c| Box::pin(stays(c))).only(OURS),
-            Test::new("only_pods_that_do_not_tolerate_leave", |c| Box::pin(only_intolerant(c))).only(OURS),
-            Test::new("each_pod_leaves_after_its_own_time", |c| Box::pin(own_times(c))).only(OURS),
-            Test::new("the_shortest_tolerated_time_counts", |c| Box::pin(shortest(c))).only(OURS),
-            Test::new("one_taint_that_is_not_tolerated_is_enough", |c| Box::pin(one_is_enough(c))).only(OURS),
-            Test::new("the_first_toleration_that_matches_counts", |c| Box::pin(first_match(c))).only(OURS),
-            Test::new("a_toleration_of_another_value_does_not_match", |c| Box::pin(values(c))).only(OURS),
-            Test::new("a_toleration_of_another_effect_does_not_match", |c| Box::pin(effects(c))).only(OURS),
-            Test::new("taints_of_other_effects_evict_nobody", |c| Box::pin(other_effects(c))).only(OURS),
-            Test::new("a_pod_leaves_a_node_that_was_tainted_before", |c| Box::pin(tainted_before(c))).only(OURS),
-            Test::new("a_toleration_that_is_added_in_time_cancels", |c| Box::pin(added_toleration(c))).only(OURS),
-            Test::new("no_tolerated_time_is_no_toleration", |c| Box::pin(no_time(c))).only(OURS),
-            Test::new("pods_that_have_finished_leave_too", |c| Box::pin(finished(c))).only(OURS),
-            Test::new("a_taint_that_returns_counts_anew", |c| Box::pin(anew(c))).only(OURS),
-            Test::new("a_pod_leaves_in_time_after_its_node_is_deleted", |c| Box::pin(node_deleted(c))).only(OURS),
-            Test::new("a_second_taint_does_not_change_the_time", |c| Box::pin(second_taint(c))).only(OURS),
-            Test::new("a_taint_in_the_place_of_another_does_not_change_the_time", |c| Box::pin(swapped(c))).only(OURS),
-            Test::new("a_pod_in_the_place_of_another_has_a_time_of_its_own", |c| Box::pin(replaced(c))).only(OURS),
-        ],
-    }
+    let scenes = scenes! {
+        SIMULATED =>
+            a_pod_leaves_a_node_it_does_not_tolerate a_pod_stays_for_as_long_as_it_tolerates
+            a_taint_that_goes_in_time_cancels a_pod_that_tolerates_for_ever_stays only_pods_that_do_not_tolerate_leave
+            each_pod_leaves_after_its_own_time the_shortest_tolerated_time_counts
+            one_taint_that_is_not_tolerated_is_enough the_first_toleration_that_matches_counts
+            a_toleration_of_another_value_does_not_match a_toleration_of_another_effect_does_not_match
+            taints_of_other_effects_evict_nobody a_pod_leaves_a_node_that_was_tainted_before
+            a_toleration_that_is_added_in_time_cancels no_tolerated_time_is_no_toleration
+            pods_that_have_finished_leave_too a_taint_that_returns_counts_anew
+            a_pod_leaves_in_time_after_its_node_is_deleted a_second_taint_does_not_change_the_time
+            a_taint_in_the_place_of_another_does_not_change_the_time
+            a_pod_in_the_place_of_another_has_a_time_of_its_own;
+    };
+    Suite::new("taint_eviction", &[("node-lifecycle-controller", &["--controllers=taint-eviction-controller"])], scenes)
+        .at_once(24)
 }
 
 fn no_execute(key: &str) -> Value {
@@ -125,7 +95,7 @@ async fn stays_for(c: &Context, pod: &str, long: Duration) -> Outcome {
     c.stays(&format!("Pod {pod} is not deleted"), long, async || !is_terminating(c, pod).await).await
 }
 
-async fn leaves(c: Context) -> Outcome {
+async fn a_pod_leaves_a_node_it_does_not_tolerate(c: Context) -> Outcome {
     node(&c).await?;
     pod(&c, "p", json!({"terminationGracePeriodSeconds": 7})).await?;
     taint(&c, leave()).await?;
@@ -141,14 +111,14 @@ async fn leaves(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn tolerates(c: Context) -> Outcome {
+async fn a_pod_stays_for_as_long_as_it_tolerates(c: Context) -> Outcome {
     node_with_pod(&c, tolerated(4)).await?;
     let since = taint_now(&c, leave()).await?;
     until_left(&c, "p", since, 4).await?;
     clean(&c).await
 }
 
-async fn cancels(c: Context) -> Outcome {
+async fn a_taint_that_goes_in_time_cancels(c: Context) -> Outcome {
     node_with_pod(&c, tolerated(6)).await?;
     taint(&c, leave()).await?;
     until_timed(&c, "p").await?;
@@ -158,7 +128,7 @@ async fn cancels(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn stays(c: Context) -> Outcome {
+async fn a_pod_that_tolerates_for_ever_stays(c: Context) -> Outcome {
     node_with_pod(&c, json!([{"operator": "Exists"}])).await?;
     taint(&c, leave()).await?;
     stays_for(&c, "p", SOON).await?;
@@ -167,7 +137,7 @@ async fn stays(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn only_intolerant(c: Context) -> Outcome {
+async fn only_pods_that_do_not_tolerate_leave(c: Context) -> Outcome {
     node_with_pod(&c, json!([])).await?;
     pod(&c, "tolerates", json!({"tolerations": [toleration(LEAVE, None)]})).await?;
     pod(&c, "elsewhere", json!({"nodeName": "nonet-elsewhere"})).await?;
@@ -178,7 +148,7 @@ async fn only_intolerant(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn own_times(c: Context) -> Outcome {
+async fn each_pod_leaves_after_its_own_time(c: Context) -> Outcome {
     node(&c).await?;
     for seconds in [2, 5, 600] {
         pod(&c, &format!("p{seconds}"), json!({ "tolerations": tolerated(seconds) })).await?;
@@ -190,7 +160,7 @@ async fn own_times(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn shortest(c: Context) -> Outcome {
+async fn the_shortest_tolerated_time_counts(c: Context) -> Outcome {
     node_with_pod(&c, json!([toleration(LEAVE, Some(600)), toleration(OTHER, Some(2))])).await?;
     pod(&c, "half", json!({"tolerations": [toleration(LEAVE, None), toleration(OTHER, Some(2))]})).await?;
     let since = taint_now(&c, json!([no_execute(LEAVE), no_execute(OTHER)])).await?;
@@ -200,7 +170,7 @@ async fn shortest(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn one_is_enough(c: Context) -> Outcome {
+async fn one_taint_that_is_not_tolerated_is_enough(c: Context) -> Outcome {
     node_with_pod(&c, tolerated(600)).await?;
     taint(&c, leave()).await?;
     until_timed(&c, "p").await?;
@@ -210,7 +180,7 @@ async fn one_is_enough(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn first_match(c: Context) -> Outcome {
+async fn the_first_toleration_that_matches_counts(c: Context) -> Outcome {
     let (short, every) = (toleration(LEAVE, Some(2)), json!({"operator": "Exists"}));
     node_with_pod(&c, json!([short, every])).await?;
     pod(&c, "ever", json!({"tolerations": [every, short]})).await?;
@@ -220,7 +190,7 @@ async fn first_match(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn values(c: Context) -> Outcome {
+async fn a_toleration_of_another_value_does_not_match(c: Context) -> Outcome {
     let of = |value: &str| json!([{"key": LEAVE, "operator": "Equal", "value": value, "effect": "NoExecute"}]);
     node_with_pod(&c, of("red")).await?;
     for (name, tolerations) in [("blue", of("blue")), ("any", json!([toleration(LEAVE, None)]))] {
@@ -237,7 +207,7 @@ async fn values(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn effects(c: Context) -> Outcome {
+async fn a_toleration_of_another_effect_does_not_match(c: Context) -> Outcome {
     node_with_pod(&c, json!([{"key": LEAVE, "operator": "Exists", "effect": "NoSchedule"}])).await?;
     pod(&c, "every-effect", json!({"tolerations": [{"key": LEAVE, "operator": "Exists"}]})).await?;
     taint(&c, leave()).await?;
@@ -246,7 +216,7 @@ async fn effects(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn other_effects(c: Context) -> Outcome {
+async fn taints_of_other_effects_evict_nobody(c: Context) -> Outcome {
     node_with_pod(&c, json!([])).await?;
     let others: Vec<Value> =
         ["NoSchedule", "PreferNoSchedule"].iter().map(|effect| json!({"key": LEAVE, "effect": effect})).collect();
@@ -255,7 +225,7 @@ async fn other_effects(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn tainted_before(c: Context) -> Outcome {
+async fn a_pod_leaves_a_node_that_was_tainted_before(c: Context) -> Outcome {
     node(&c).await?;
     taint(&c, leave()).await?;
     pod(&c, "p", json!({})).await?;
@@ -266,7 +236,7 @@ async fn tainted_before(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn added_toleration(c: Context) -> Outcome {
+async fn a_toleration_that_is_added_in_time_cancels(c: Context) -> Outcome {
     node_with_pod(&c, tolerated(6)).await?;
     taint(&c, leave()).await?;
     until_timed(&c, "p").await?;
@@ -280,7 +250,7 @@ async fn added_toleration(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn no_time(c: Context) -> Outcome {
+async fn no_tolerated_time_is_no_toleration(c: Context) -> Outcome {
     node_with_pod(&c, tolerated(0)).await?;
     pod(&c, "negative", json!({ "tolerations": tolerated(-5) })).await?;
     taint(&c, leave()).await?;
@@ -292,7 +262,7 @@ async fn no_time(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn finished(c: Context) -> Outcome {
+async fn pods_that_have_finished_leave_too(c: Context) -> Outcome {
     node_with_pod(&c, json!([])).await?;
     pod(&c, "failed", json!({})).await?;
     for (pod, phase) in [("p", "Succeeded"), ("failed", "Failed")] {
@@ -306,7 +276,7 @@ async fn finished(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn anew(c: Context) -> Outcome {
+async fn a_taint_that_returns_counts_anew(c: Context) -> Outcome {
     node_with_pod(&c, tolerated(4)).await?;
     taint(&c, leave()).await?;
     until_timed(&c, "p").await?;
@@ -318,7 +288,7 @@ async fn anew(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn node_deleted(c: Context) -> Outcome {
+async fn a_pod_leaves_in_time_after_its_node_is_deleted(c: Context) -> Outcome {
     node_with_pod(&c, tolerated(4)).await?;
     let since = taint_now(&c, leave()).await?;
     until_timed(&c, "p").await?;
@@ -327,7 +297,7 @@ async fn node_deleted(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn second_taint(c: Context) -> Outcome {
+async fn a_second_taint_does_not_change_the_time(c: Context) -> Outcome {
     node_with_pod(&c, json!([toleration(LEAVE, Some(5)), toleration(OTHER, Some(1))])).await?;
     let since = taint_now(&c, leave()).await?;
     until_timed(&c, "p").await?;
@@ -336,7 +306,7 @@ async fn second_taint(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn swapped(c: Context) -> Outcome {
+async fn a_taint_in_the_place_of_another_does_not_change_the_time(c: Context) -> Outcome {
     node_with_pod(&c, json!([toleration(LEAVE, Some(4)), toleration(OTHER, Some(600))])).await?;
     let since = taint_now(&c, leave()).await?;
     until_timed(&c, "p").await?;
@@ -348,7 +318,7 @@ async fn swapped(c: Context) -> Outcome {
     clean(&c).await
 }
 
-async fn replaced(c: Context) -> Outcome {
+async fn a_pod_in_the_place_of_another_has_a_time_of_its_own(c: Context) -> Outcome {
     node_with_pod(&c, tolerated(3)).await?;
     taint(&c, leave()).await?;
     until_timed(&c, "p").await?;

@@ -1,7 +1,5 @@
 //! What `kubectl nonet why` says about stuck objects, on the sandbox in virtual time.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use common::{clock::Clock, settings::OperatorSettings};

@@ -2,11 +2,6 @@
 //!
 //! `goldens/protobuf.jsonl` has the answers: lists and watches of the same objects in both formats, in one line each.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
-#[path = "projections/table.rs"]
-mod table;
-
 use std::fmt::Debug;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -22,7 +17,8 @@ use proptest::prelude::*;
 use sandbox::declared::Scope;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use table::{Row, Visitor};
+
+use crate::projections::table::{self, Row, Visitor};
 
 /// One recorded answer in both formats.
 struct Recorded {

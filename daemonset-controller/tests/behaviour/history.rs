@@ -1,27 +1,15 @@
 //! Revision numbers, rollbacks, name collisions, duplicate revisions, and the history limit.
 
-use std::sync::Arc;
-
-use common::{
-    api::{Api, PatchFormat, RequestTarget},
-    settings::OperatorSettings,
-};
-use http::Request;
-use http_body_util::{BodyExt as _, Full};
+use common::api::{Api, PatchFormat, RequestTarget};
 use parking_lot::Mutex;
-use sandbox::{Action, ConnectionCut, Rule, loops::Loops};
-use serde_json::{Value, json};
-use tower::Service as _;
 
-use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, REVISIONS, SETS, TestCluster, daemon_set, object_name};
+use crate::world::*;
 
 /// Returns a line for each revision, ordered by number: its number and the image of its template.
-async fn revision_lines(world: &TestCluster) -> Vec<String> {
+async fn revision_lines(world: &World) -> Vec<String> {
     let mut all: Vec<(i64, String)> = world
-        .sandbox
-        .list(REVISIONS, Some(NAMESPACE))
+        .list(REVISIONS)
         .await
-        .unwrap()
         .iter()
         .map(|one| {
             let image = one["data"]["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap_or("none");
@@ -35,17 +23,14 @@ async fn revision_lines(world: &TestCluster) -> Vec<String> {
 /// DAEMONSET-36, DAEMONSET-38.
 #[tokio::test(start_paused = true)]
 async fn a_rollback_makes_the_earlier_revision_the_newest() {
-    let world = TestCluster::new().await;
-    let mut object = daemon_set(json!({}));
-    object["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "first"});
-    world.create_object(object).await;
-    world.wait_until_settled().await;
-    let first = world.object_names(REVISIONS).await.remove(0);
+    let world = cluster()
+        .settled(merged(agent(), json!({"metadata": {"annotations": {"kubernetes.io/change-cause": "first"}}})))
+        .await;
+    let first = world.names(REVISIONS).await.remove(0);
     let stored = world.get(REVISIONS, &first).await;
     assert_eq!(stored["metadata"]["annotations"]["kubernetes.io/change-cause"], "first");
     let hash = stored["metadata"]["labels"]["controller-revision-hash"].clone();
-    world.roll_out("img:2", json!({})).await;
-    world.wait_until_settled().await;
+    world.roll_out_and_settle("img:2").await;
     assert_eq!(revision_lines(&world).await, ["1 img:1", "2 img:2"]);
     // A rollback by kubectl: it sends the data of a revision as a strategic merge patch of the DaemonSet.
     let (keeper, gate) = common::gate::closed_write_gate(world.clock.clone());
@@ -53,9 +38,9 @@ async fn a_rollback_makes_the_earlier_revision_the_newest() {
     let kubectl = Api::new(world.sandbox.client("kubectl"), world.clock.clone(), gate, "kubectl");
     let target = RequestTarget::object(daemonset_controller::objects::DAEMON_SETS, NAMESPACE, "agent");
     kubectl.patch(target, PatchFormat::Strategic, &stored["data"]).await.unwrap();
-    world.wait_until_settled().await;
+    world.settle().await;
     assert_eq!(revision_lines(&world).await, ["2 img:2", "3 img:1"]);
-    assert_eq!(world.images().await, ["node-0 img:1", "node-1 img:1", "node-2 img:1"]);
+    assert_images(&world, "img:1", "").await;
     for pod in world.pods().await {
         assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], hash);
     }
@@ -66,105 +51,68 @@ async fn a_rollback_makes_the_earlier_revision_the_newest() {
 #[tokio::test(start_paused = true)]
 async fn a_name_taken_by_another_template_is_skipped() {
     let taken = {
-        let world = TestCluster::new().await;
-        world.create_object(daemon_set(json!({}))).await;
-        world.wait_until_settled().await;
-        world.object_names(REVISIONS).await.remove(0)
+        let world = cluster().settled(agent()).await;
+        world.names(REVISIONS).await.remove(0)
     };
-    let world = TestCluster::new().await;
-    world
-        .create_object(
+    let world = cluster().start().await;
+    world.create(
             json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": taken, "namespace": NAMESPACE},
         "data": {"spec": {"template": {"$patch": "replace"}}}, "revision": 1}),
-        )
-        .await;
-    world.create_object(daemon_set(json!({}))).await;
-    world.wait_until_settled().await;
-    let status = world.status().await;
-    assert_eq!((&status["collisionCount"], &status["numberReady"]), (&json!(1), &json!(3)));
-    let names = world.object_names(REVISIONS).await;
+        ).await;
+    world.create_and_settle(agent()).await;
+    assert_eq!(pick(&world.status().await, "collisionCount numberReady"), json!([1, 3]));
+    let names = world.names(REVISIONS).await;
     assert_eq!(names.len(), 2, "{names:?}");
     let other = names.iter().find(|name| **name != taken).unwrap();
     let hash = other.strip_prefix("agent-").unwrap();
-    assert_eq!(world.pod_on("node-0").await["metadata"]["labels"]["controller-revision-hash"], hash);
-    world.clear_records();
+    assert_eq!(pod_on(&world, "node-0").await["metadata"]["labels"]["controller-revision-hash"], hash);
+    world.clear_log();
     world.wait(60).await;
-    assert!(world.own_writes().is_empty());
+    world.assert_wrote_nothing();
 }
 
-/// DAEMONSET-40.
-#[tokio::test(start_paused = true)]
-async fn of_two_equal_revisions_the_newer_stays_and_no_pod_is_restarted() {
-    let world = TestCluster::new().await;
-    world.create_object(daemon_set(json!({}))).await;
-    world.wait_until_settled().await;
-    let first = world.object_names(REVISIONS).await.remove(0);
+/// Creates a newer revision, `agent-twin`, that is equal to the only one. Returns the name of the older.
+async fn create_twin(world: &World) -> String {
+    let first = world.names(REVISIONS).await.remove(0);
     let mut twin = world.get(REVISIONS, &first).await;
     let owners = twin["metadata"]["ownerReferences"].take();
     twin["metadata"] = json!({"name": "agent-twin", "namespace": NAMESPACE, "ownerReferences": owners,
         "labels": {"app": "agent", "controller-revision-hash": "twin"}});
     twin["revision"] = json!(7);
-    world.clear_records();
-    world.create_object(twin).await;
+    world.create(twin).await;
+    first
+}
+
+/// DAEMONSET-40.
+#[tokio::test(start_paused = true)]
+async fn of_two_equal_revisions_the_newer_stays_and_no_pod_is_restarted() {
+    let world = cluster().settled(agent()).await;
+    world.clear_log();
+    create_twin(&world).await;
     // The creation of a revision by another client does not enqueue its DaemonSet. The change of a label does.
-    world.merge_patch(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
-    world.wait_until_settled().await;
-    assert_eq!(world.object_names(REVISIONS).await, ["agent-twin"]);
-    assert_eq!(world.pod_writes(), ["~node-0", "~node-1", "~node-2"]);
+    world.patch_and_settle(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
+    assert_eq!(world.names(REVISIONS).await, ["agent-twin"]);
+    assert_eq!(pod_writes(&world), ["~node-0", "~node-1", "~node-2"]);
     for pod in world.pods().await {
         assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], "twin");
     }
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
 }
 
-/// DAEMONSET-41.
-#[tokio::test(start_paused = true)]
-async fn earlier_revisions_are_kept_up_to_the_limit() {
-    let world = TestCluster::new().await;
-    world.create_object(daemon_set(json!({"revisionHistoryLimit": 1}))).await;
-    world.wait_until_settled().await;
-    for n in 2..6 {
-        world.roll_out(&format!("img:{n}"), json!({})).await;
-        world.wait_until_settled().await;
-    }
-    assert_eq!(revision_lines(&world).await, ["4 img:4", "5 img:5"]);
-}
-
-/// DAEMONSET-41.
-#[tokio::test(start_paused = true)]
-async fn a_revision_in_use_is_kept_beyond_the_limit() {
-    let world = TestCluster::new().await;
-    world.create_object(daemon_set(json!({"revisionHistoryLimit": 0, "updateStrategy": {"type": "OnDelete"}}))).await;
-    world.wait_until_settled().await;
-    for n in 2..4 {
-        world.roll_out(&format!("img:{n}"), json!({})).await;
-        world.wait_until_settled().await;
-    }
-    assert_eq!(revision_lines(&world).await, ["1 img:1", "3 img:3"]);
-    for pod in world.pods().await {
-        world.sandbox.delete("pods", Some(NAMESPACE), object_name(&pod)).await.unwrap();
-    }
-    world.wait_until_settled().await;
-    assert_eq!(revision_lines(&world).await, ["3 img:3"]);
-}
-
 /// DAEMONSET-39, DAEMONSET-44.
 #[tokio::test(start_paused = true)]
 async fn revisions_without_a_hash_or_with_broken_data_do_not_hold_up_the_set() {
-    let world = TestCluster::new().await;
-    world.create_object(daemon_set(json!({}))).await;
-    world.wait_until_settled().await;
-    let first = world.object_names(REVISIONS).await.remove(0);
+    let world = cluster().settled(agent()).await;
+    let first = world.names(REVISIONS).await.remove(0);
     let stored = world.get(REVISIONS, &first).await;
     let broken = |name: &str, data: Value| {
         json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "data": data, "revision": 40,
             "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": "agent"}, "ownerReferences": stored["metadata"]["ownerReferences"]}})
     };
-    world.create_object(broken("agent-junk", json!({"junk": [1, null]}))).await;
-    world.create_object(broken("agent-half", json!({"spec": {"template": 7}}))).await;
-    world.roll_out("img:2", json!({})).await;
-    world.wait_until_settled().await;
-    assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
+    world.create(broken("agent-junk", json!({"junk": [1, null]}))).await;
+    world.create(broken("agent-half", json!({"spec": {"template": 7}}))).await;
+    world.roll_out_and_settle("img:2").await;
+    assert_images(&world, "img:2", "").await;
     let labelled = world.get(REVISIONS, "agent-junk").await;
     assert_eq!(labelled["metadata"]["labels"]["controller-revision-hash"], "agent-junk");
     assert_eq!(labelled["data"], json!({"junk": [1, null]}));
@@ -174,53 +122,33 @@ async fn revisions_without_a_hash_or_with_broken_data_do_not_hold_up_the_set() {
 /// DAEMONSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_too_long_for_revisions_is_reported() {
-    let world = TestCluster::new().await;
-    let mut object = daemon_set(json!({}));
-    object["metadata"]["name"] = json!(format!("agent{}", "x".repeat(245)));
-    world.create_object(object).await;
+    let world = cluster().start().await;
+    world.create(merged(agent(), json!({"metadata": {"name": format!("agent{}", "x".repeat(245))}}))).await;
     world.wait(10).await;
-    assert!(
-        world.has_event("Warning FailedCreate Error creating ControllerRevision agentxxx").await,
-        "{:?}",
-        world.events().await
-    );
+    world.assert_event("Warning FailedCreate Error creating ControllerRevision agentxxx").await;
     assert!(world.pods().await.is_empty());
-}
-
-/// Returns a client of the sandbox, and the bodies of the client's requests to create revisions.
-fn recording_client(world: &TestCluster) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
-    let sent: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (inner, noted) = (world.sandbox.service(CONTROLLER_IDENTITY), Arc::clone(&sent));
-    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
-        let (mut inner, noted) = (inner.clone(), Arc::clone(&noted));
-        async move {
-            let (parts, body) = request.into_parts();
-            let body = body.collect().await.map_err(|_| ConnectionCut)?.to_bytes();
-            if parts.method == "POST" && parts.uri.path().ends_with("/controllerrevisions") {
-                noted.lock().push(String::from_utf8(body.to_vec()).unwrap());
-            }
-            inner.call(Request::from_parts(parts, Full::new(body))).await
-        }
-    });
-    (kube::Client::new(service, "default"), sent)
 }
 
 /// DAEMONSET-37.
 #[tokio::test(start_paused = true)]
 async fn the_data_of_a_revision_equal_the_bytes_that_upstream_stores() {
-    let mut world = TestCluster::new().await;
-    let (client, sent) = recording_client(&world);
-    world.crash();
-    world.loops = Some(Loops::start(&client, &world.clock, OperatorSettings::new(), daemonset_controller::LOOPS));
+    let sent: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = Arc::clone(&sent);
+    let note = move |request: &LoopRequest| -> Option<Answer> {
+        if request.method() == Method::POST && request.uri().path().ends_with("/controllerrevisions") {
+            noted.lock().push(String::from_utf8(request.body().to_vec()).unwrap());
+        }
+        None
+    };
+    let world = cluster().filter(Arc::new(note)).start().await;
     let containers = json!([{"name": "web", "image": "nginx:1.27", "args": ["a<b", "x&y"], "imagePullPolicy": "IfNotPresent",
         "resources": {}, "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}]);
     let spec = json!({"containers": containers, "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
         "schedulerName": "default-scheduler", "securityContext": {}, "terminationGracePeriodSeconds": 30});
-    let mut object = daemon_set(json!({}));
+    let mut object = agent();
     object["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
     object["spec"]["template"] = json!({"metadata": {"labels": {"app": "web"}}, "spec": spec});
-    world.create_object(object).await;
-    world.wait_until_settled().await;
+    world.create_and_settle(object).await;
     let data = concat!(
         r#"{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"#,
         r#""args":["a\u003cb","x\u0026y"],"image":"nginx:1.27","imagePullPolicy":"IfNotPresent","name":"web","resources":{},"#,
@@ -235,10 +163,8 @@ async fn the_data_of_a_revision_equal_the_bytes_that_upstream_stores() {
 
 /// Returns the name and the content of the revision that the controller stores for a DaemonSet with this spec.
 async fn stored_revision(spec: Value) -> (String, Value) {
-    let world = TestCluster::new().await;
-    world.create_object(daemon_set(spec)).await;
-    world.wait_until_settled().await;
-    let name = world.object_names(REVISIONS).await.remove(0);
+    let world = cluster().settled(daemon_set(spec)).await;
+    let name = world.names(REVISIONS).await.remove(0);
     let stored = world.get(REVISIONS, &name).await;
     (name, stored)
 }
@@ -247,48 +173,41 @@ async fn stored_revision(spec: Value) -> (String, Value) {
 #[tokio::test(start_paused = true)]
 async fn an_equal_revision_of_another_controller_is_used_with_its_hash() {
     let (taken, mut stored) = stored_revision(json!({})).await;
-    let world = TestCluster::new().await;
-    let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "00000000-0000-0000-0000-000000000001",
-        "controller": true});
+    let world = cluster().start().await;
+    let owner = foreign_controller("apps/v1", "DaemonSet", "agent")[0].clone();
     stored["metadata"] = json!({"name": taken, "namespace": NAMESPACE, "ownerReferences": [owner],
         "labels": {"controller-revision-hash": "foreign"}});
-    world.create_object(stored).await;
-    world.create_object(daemon_set(json!({}))).await;
-    world.wait_until_settled().await;
+    world.create(stored).await;
+    world.create_and_settle(agent()).await;
     for pod in world.pods().await {
         assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], "foreign");
     }
-    let status = world.status().await;
-    assert_eq!((&status["updatedNumberScheduled"], &status["collisionCount"]), (&json!(3), &Value::Null));
+    assert_eq!(pick(&world.status().await, "updatedNumberScheduled collisionCount"), json!([3, null]));
     // After the revision of the other controller is deleted, the DaemonSet gets a new revision, and no Pod is replaced.
-    world.clear_records();
-    world.sandbox.delete(REVISIONS, Some(NAMESPACE), &taken).await.unwrap();
-    world.merge_patch(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
-    world.wait_until_settled().await;
-    assert_eq!(world.object_names(REVISIONS).await, [taken]);
-    assert!(world.pod_writes().is_empty(), "{:?}", world.pod_writes());
+    world.clear_log();
+    world.delete(REVISIONS, &taken).await;
+    world.patch_and_settle(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
+    assert_eq!(world.names(REVISIONS).await, [taken]);
+    assert!(pod_writes(&world).is_empty(), "{:?}", pod_writes(&world));
 }
 
 /// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
 async fn a_refused_adoption_of_a_revision_does_not_hold_up_the_set() {
     let (_, mut stored) = stored_revision(json!({"minReadySeconds": 1})).await;
-    let world = TestCluster::new().await;
+    let world = cluster().start().await;
     stored["metadata"] = json!({"name": "agent-old", "namespace": NAMESPACE, "labels": {"app": "agent"}});
     stored["data"]["spec"]["template"]["spec"]["containers"][0]["image"] = json!("img:0");
-    world.create_object(stored).await;
-    let refuse = Rule::new(Action::Invalid).identity(CONTROLLER_IDENTITY).verb("patch").resource("controllerrevisions");
-    world.sandbox.faults().add(refuse);
-    world.create_object(daemon_set(json!({}))).await;
+    world.create(stored).await;
+    world.fault(rule(Action::Invalid, "patch", "controllerrevisions"));
+    world.create(agent()).await;
     world.wait(4).await;
     assert_eq!(world.status().await["numberReady"], json!(3));
-    assert!(world.has_event("Warning FailedUpdate Error: cannot adopt ControllerRevision agent-old").await);
-    let waiting = world.explain()["waiting"].to_string();
-    assert!(waiting.contains("revision agent-old stays as it is: the server refused to change it"), "{waiting}");
+    world.assert_event("Warning FailedUpdate Error: cannot adopt ControllerRevision agent-old").await;
+    world.assert_waits("revision agent-old stays as it is: the server refused to change it");
     world.wait(300).await;
-    let tries = world.request_count("patch", REVISIONS);
-    assert!((3..=8).contains(&tries), "it is retried with growing delays: {tries}");
-    world.sandbox.faults().clear();
+    world.assert_count("patch", REVISIONS, 3..=8);
+    world.clear_faults();
     world.wait(400).await;
     assert_eq!(world.get(REVISIONS, "agent-old").await["metadata"]["ownerReferences"][0]["name"], "agent");
 }
@@ -296,60 +215,43 @@ async fn a_refused_adoption_of_a_revision_does_not_hold_up_the_set() {
 /// DAEMONSET-40.
 #[tokio::test(start_paused = true)]
 async fn a_duplicate_is_adopted_labelled_and_deleted_in_one_sync() {
-    let mut world = TestCluster::new().await;
-    world.create_object(daemon_set(json!({}))).await;
-    world.wait_until_settled().await;
+    let mut world = cluster().settled(agent()).await;
     world.crash();
-    let first = world.object_names(REVISIONS).await.remove(0);
+    let first = world.names(REVISIONS).await.remove(0);
     let mut twin = world.get(REVISIONS, &first).await;
     twin["metadata"] = json!({"name": "agent-twin", "namespace": NAMESPACE, "labels": {"app": "agent"}});
     twin["revision"] = json!(0);
-    world.create_object(twin).await;
-    world.clear_records();
+    world.create(twin).await;
+    world.clear_log();
     world.start();
-    world.wait_until_settled().await;
-    assert_eq!(world.object_names(REVISIONS).await, [first]);
-    assert_eq!((world.request_count("patch", REVISIONS), world.request_count("delete", REVISIONS)), (1, 1));
+    world.settle().await;
+    assert_eq!(world.names(REVISIONS).await, [first]);
+    assert_eq!((world.count("patch", REVISIONS), world.count("delete", REVISIONS)), (1, 1));
 }
 
 /// Starts the controller on a DaemonSet with two equal revisions: the newer one, `agent-twin`, and a duplicate. All Pods have
 /// the hash of the duplicate. The server refuses `verb` on `resource`. Also returns the name of the duplicate.
-async fn world_with_refused_duplicate(refusal: &Action, verb: &str, resource: &str) -> (TestCluster, String) {
-    let mut world = TestCluster::new().await;
-    world.create_object(daemon_set(json!({}))).await;
-    world.wait_until_settled().await;
+async fn world_with_refused_duplicate(refusal: &Action, verb: &str, resource: &str) -> (World, String) {
+    let mut world = cluster().settled(agent()).await;
     world.crash();
-    let first = world.object_names(REVISIONS).await.remove(0);
-    let mut twin = world.get(REVISIONS, &first).await;
-    let owners = twin["metadata"]["ownerReferences"].take();
-    twin["metadata"] = json!({"name": "agent-twin", "namespace": NAMESPACE, "ownerReferences": owners,
-        "labels": {"app": "agent", "controller-revision-hash": "twin"}});
-    twin["revision"] = json!(7);
-    world.create_object(twin).await;
-    world.sandbox.faults().add(Rule::new(refusal.clone()).identity(CONTROLLER_IDENTITY).verb(verb).resource(resource));
-    world.clear_records();
+    let first = create_twin(&world).await;
+    world.fault(rule(refusal.clone(), verb, resource));
+    world.clear_log();
     world.start();
     world.wait(4).await;
     (world, first)
 }
 
 /// Asserts that a DaemonSet with a duplicate revision makes progress: a new node gets a Pod, and a rollout succeeds.
-async fn assert_progress(world: &TestCluster) {
-    assert!(
-        world.pod_writes().iter().all(|done| done.starts_with('~')),
-        "no Pod is restarted: {:?}",
-        world.pod_writes()
-    );
-    world.nodes.add();
-    world.nodes.ready().await;
+async fn assert_progress(world: &World) {
+    assert!(pod_writes(world).iter().all(|done| done.starts_with('~')), "no Pod is restarted: {:?}", pod_writes(world));
+    world.add_nodes(1).await;
     world.wait(10).await;
-    let status = world.status().await;
-    assert_eq!((&status["numberReady"], &status["updatedNumberScheduled"]), (&json!(4), &json!(4)));
-    assert_eq!(world.pod_on("node-3").await["metadata"]["labels"]["controller-revision-hash"], "twin");
+    assert_eq!(pick(&world.status().await, "numberReady updatedNumberScheduled"), json!([4, 4]));
+    assert_eq!(pod_on(world, "node-3").await["metadata"]["labels"]["controller-revision-hash"], "twin");
     world.roll_out("img:2", json!({})).await;
     world.wait(120).await;
-    let images = ["node-0 img:2", "node-1 img:2", "node-2 img:2", "node-3 img:2"];
-    assert_eq!(world.images().await, images);
+    assert_eq!(images(world).await, [0, 1, 2, 3].map(|node| format!("node-{node} img:2")));
 }
 
 /// DAEMONSET-75.
@@ -357,21 +259,18 @@ async fn assert_progress(world: &TestCluster) {
 async fn a_refused_relabelling_of_pods_does_not_hold_up_the_set() {
     for refusal in [Action::Invalid, Action::Forbidden] {
         let (world, first) = world_with_refused_duplicate(&refusal, "patch", "pods").await;
-        let pod = object_name(&world.pod_on("node-1").await).to_owned();
-        let event = format!("Warning FailedUpdate Error: cannot relabel Pod {pod}");
-        assert!(world.has_event(&event).await, "{:?}", world.events().await);
-        let waiting = world.explain()["waiting"].to_string();
-        assert!(waiting.contains(&format!("Pod {pod} stays as it is: the server refused to change it")), "{waiting}");
-        assert_eq!(world.object_names(REVISIONS).await.len(), 2, "a revision whose hash Pods have stays");
+        let pod = name(&pod_on(&world, "node-1").await).to_owned();
+        world.assert_event(&format!("Warning FailedUpdate Error: cannot relabel Pod {pod}")).await;
+        world.assert_waits(&format!("Pod {pod} stays as it is: the server refused to change it"));
+        assert_eq!(world.names(REVISIONS).await.len(), 2, "a revision whose hash Pods have stays");
         world.wait(300).await;
-        let tries = world.request_count("patch", "pods");
-        assert!((9..=24).contains(&tries), "each of three Pods is retried with growing delays: {tries}");
+        world.assert_count("patch", "pods", 9..=24);
         assert_progress(&world).await;
         // After the server allows the changes again, the Pods are relabelled and the duplicate is deleted.
         let (world, _) = world_with_refused_duplicate(&refusal, "patch", "pods").await;
-        world.sandbox.faults().clear();
+        world.clear_faults();
         world.wait(60).await;
-        assert_eq!(world.object_names(REVISIONS).await, ["agent-twin"], "{first}");
+        assert_eq!(world.names(REVISIONS).await, ["agent-twin"], "{first}");
         for pod in world.pods().await {
             assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], "twin");
         }
@@ -383,16 +282,13 @@ async fn a_refused_relabelling_of_pods_does_not_hold_up_the_set() {
 async fn a_refused_deletion_of_a_duplicate_does_not_hold_up_the_set() {
     for refusal in [Action::Invalid, Action::Forbidden] {
         let (world, first) = world_with_refused_duplicate(&refusal, "delete", "controllerrevisions").await;
-        let event = format!("Warning FailedDelete Error: cannot delete ControllerRevision {first}");
-        assert!(world.has_event(&event).await, "{:?}", world.events().await);
-        let waiting = world.explain()["waiting"].to_string();
-        assert!(waiting.contains(&format!("revision {first} stays as it is")), "{waiting}");
+        world.assert_event(&format!("Warning FailedDelete Error: cannot delete ControllerRevision {first}")).await;
+        world.assert_waits(&format!("revision {first} stays as it is"));
         world.wait(300).await;
-        let tries = world.request_count("delete", REVISIONS);
-        assert!((3..=8).contains(&tries), "it is retried with growing delays: {tries}");
+        world.assert_count("delete", REVISIONS, 3..=8);
         assert_progress(&world).await;
-        world.sandbox.faults().clear();
-        world.change_spec(json!({"revisionHistoryLimit": 0})).await;
+        world.clear_faults();
+        world.change(json!({"revisionHistoryLimit": 0})).await;
         world.wait(900).await;
         assert_eq!(revision_lines(&world).await, ["8 img:2"]);
     }
@@ -401,22 +297,17 @@ async fn a_refused_deletion_of_a_duplicate_does_not_hold_up_the_set() {
 /// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
 async fn a_refused_deletion_of_an_earlier_revision_is_reported_and_tried_again() {
-    let world = TestCluster::new().await;
-    world.create_object(daemon_set(json!({"revisionHistoryLimit": 0}))).await;
-    world.wait_until_settled().await;
-    let first = world.object_names(REVISIONS).await.remove(0);
-    let refuse =
-        Rule::new(Action::Forbidden).identity(CONTROLLER_IDENTITY).verb("delete").resource("controllerrevisions");
-    world.sandbox.faults().add(refuse.object(NAMESPACE, &first));
+    let world = cluster().settled(daemon_set(json!({"revisionHistoryLimit": 0}))).await;
+    let first = world.names(REVISIONS).await.remove(0);
+    world.fault(rule(Action::Forbidden, "delete", "controllerrevisions").object(NAMESPACE, &first));
     for image in ["img:2", "img:3"] {
         world.roll_out(image, json!({})).await;
         world.wait(60).await;
     }
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
-    let event = format!("Warning FailedDelete Error: cannot delete ControllerRevision {first}");
-    assert!(world.has_event(&event).await, "{:?}", world.events().await);
+    world.assert_event(&format!("Warning FailedDelete Error: cannot delete ControllerRevision {first}")).await;
     assert_eq!(revision_lines(&world).await, ["1 img:1", "3 img:3"], "other revisions are deleted");
-    world.sandbox.faults().clear();
+    world.clear_faults();
     world.wait(900).await;
     assert_eq!(revision_lines(&world).await, ["3 img:3"]);
 }
@@ -424,46 +315,37 @@ async fn a_refused_deletion_of_an_earlier_revision_is_reported_and_tried_again()
 /// DAEMONSET-44.
 #[tokio::test(start_paused = true)]
 async fn a_revision_with_another_controller_is_not_renumbered() {
-    let world = TestCluster::new().await;
-    world.create_object(daemon_set(json!({}))).await;
-    world.wait_until_settled().await;
-    let first = world.object_names(REVISIONS).await.remove(0);
-    world.roll_out("img:2", json!({})).await;
-    world.wait_until_settled().await;
-    world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "controllerrevisions");
+    let world = cluster().settled(agent()).await;
+    let first = world.names(REVISIONS).await.remove(0);
+    world.roll_out_and_settle("img:2").await;
+    world.hold("controllerrevisions");
     let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "other", "uid": "00000000-0000-0000-0000-000000000001",
         "controller": true});
-    world.merge_patch(REVISIONS, &first, json!({"metadata": {"ownerReferences": [owner]}})).await;
-    world.clear_records();
+    world.patch(REVISIONS, &first, json!({"metadata": {"ownerReferences": [owner]}})).await;
+    world.clear_log();
     world.roll_out("img:1", json!({})).await;
     world.wait(5).await;
     assert_eq!(world.get(REVISIONS, &first).await["revision"], json!(1));
-    assert_eq!(world.request_count("update", REVISIONS), 0);
+    assert_eq!(world.count("update", REVISIONS), 0);
 }
 
 /// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
 async fn a_refused_release_of_a_revision_does_not_hold_up_a_rollout() {
     for refusal in [Action::Invalid, Action::Forbidden] {
-        let world = TestCluster::new().await;
-        world.create_object(daemon_set(json!({}))).await;
-        world.wait_until_settled().await;
-        let first = world.object_names(REVISIONS).await.remove(0);
-        let refuse = Rule::new(refusal).identity(CONTROLLER_IDENTITY).verb("patch").resource("controllerrevisions");
-        world.sandbox.faults().add(refuse);
+        let world = cluster().settled(agent()).await;
+        let first = world.names(REVISIONS).await.remove(0);
+        world.fault(rule(refusal, "patch", "controllerrevisions"));
         world.roll_out("img:2", json!({})).await;
-        world.merge_patch(REVISIONS, &first, json!({"metadata": {"labels": {"app": "mine"}}})).await;
+        world.label(REVISIONS, &first, json!({"app": "mine"})).await;
         world.wait(60).await;
-        assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
+        assert_images(&world, "img:2", "").await;
         assert_eq!(world.status().await["numberReady"], json!(3));
-        let event = format!("Warning FailedUpdate Error: cannot release ControllerRevision {first}");
-        assert!(world.has_event(&event).await, "{:?}", world.events().await);
-        let waiting = world.explain()["waiting"].to_string();
-        assert!(waiting.contains(&format!("revision {first} stays as it is")), "{waiting}");
+        world.assert_event(&format!("Warning FailedUpdate Error: cannot release ControllerRevision {first}")).await;
+        world.assert_waits(&format!("revision {first} stays as it is"));
         world.wait(300).await;
-        let tries = world.request_count("patch", REVISIONS);
-        assert!((3..=9).contains(&tries), "it is retried with growing delays: {tries}");
-        world.sandbox.faults().clear();
+        world.assert_count("patch", REVISIONS, 3..=9);
+        world.clear_faults();
         world.wait(900).await;
         assert_eq!(world.get(REVISIONS, &first).await["metadata"]["ownerReferences"], Value::Null);
     }
@@ -473,15 +355,12 @@ async fn a_refused_release_of_a_revision_does_not_hold_up_a_rollout() {
 #[tokio::test(start_paused = true)]
 async fn a_revision_that_cannot_be_stored_is_reported_and_tried_again() {
     for refusal in [Action::Invalid, Action::Forbidden, Action::InternalError] {
-        let world = TestCluster::new().await;
-        world.sandbox.faults().add(
-            Rule::new(refusal.clone()).identity(CONTROLLER_IDENTITY).verb("create").resource("controllerrevisions"),
-        );
-        world.create_object(daemon_set(json!({}))).await;
+        let world = cluster().start().await;
+        world.fault(rule(refusal.clone(), "create", "controllerrevisions"));
+        world.create(agent()).await;
         world.wait(10).await;
-        let is_reported = world.has_event("Warning FailedCreate Error creating ControllerRevision agent-").await;
-        assert!(is_reported, "{refusal:?}: {:?}", world.events().await);
-        world.sandbox.faults().clear();
+        world.assert_event("Warning FailedCreate Error creating ControllerRevision agent-").await;
+        world.clear_faults();
         world.wait(30).await;
         assert_eq!(world.status().await["numberReady"], json!(3), "{refusal:?}");
     }

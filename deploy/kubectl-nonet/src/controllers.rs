@@ -1,6 +1,6 @@
 //! The table of the controllers of Nonet, the only list of them that is written by hand.
 //!
-//! A row has the program of a controller, and what its code cannot know. `cargo run -p e2e --bin generate` writes the manifests
+//! A row has the program of a controller, and what its code cannot know. `cargo run -p tools --bin generate` writes the manifests
 //! of `deploy/` from this table, and `plan`, the playground, the bench and the tests run the programs of it.
 
 use std::fmt;

@@ -4,30 +4,26 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
-    kinds::{FieldError, table::since},
+    kinds::{Env, FieldError, table::since},
+    logic::{Logic, ScalePaths, TableColumn},
     names::{invalid, quoted, required, shown, unsupported},
     object::{as_map, at, child, meta, set_meta, text},
-    resource::{Logic, Resource, Sub, TableColumn, qualify},
+    resource::{LogicOf, Resource, Sub, qualify},
 };
 
 /// One version of a custom resource.
 pub(super) struct Custom {
     /// `apiVersion` that objects are stored with.
-    pub(super) stored_as: String,
+    stored_as: String,
+    /// `apiVersion` that objects are served with.
+    served_as: String,
     /// Whether there are other versions than the stored one, so that objects change on their way.
-    pub(super) converts: bool,
+    converts: bool,
     schema: Value,
     status: bool,
-    pub(super) scale: Option<ScalePaths>,
+    scale: Option<ScalePaths>,
     printed: Vec<Printed>,
     selectable: Vec<String>,
-}
-
-/// Where a custom resource keeps what its scale shows.
-pub(super) struct ScalePaths {
-    pub(super) spec_replicas: Vec<String>,
-    pub(super) status_replicas: Vec<String>,
-    pub(super) selector: Option<Vec<String>>,
 }
 
 struct Printed {
@@ -106,6 +102,7 @@ pub(super) fn served(definition: &Value) -> Vec<Resource> {
         let selectable = version.get("selectableFields").and_then(Value::as_array);
         let custom = Custom {
             stored_as: stored_as.clone(),
+            served_as: format!("{group}/{}", text(version, &["name"])),
             converts,
             schema: at(version, &["schema", "openAPIV3Schema"]).clone(),
             status: has_status,
@@ -133,20 +130,20 @@ pub(super) fn served(definition: &Value) -> Vec<Resource> {
             namespaced: text(spec, &["scope"]) == "Namespaced",
             verbs: MAIN_VERBS.map(str::to_owned).into(),
             subresources,
-            storage_hash: super::discovery::storage_hash(group, text(version, &["name"]), kind),
+            storage_hash: storage_hash(group, text(version, &["name"]), kind),
             table: qualify(plural, group).into(),
-            logic: Logic::Custom(Box::new(custom)),
+            logic: LogicOf::Custom(Box::new(custom)),
         });
     }
     resources
 }
 
-impl Custom {
-    pub(super) fn default(&self, object: &mut Value) {
+impl Logic for Custom {
+    fn default(&self, object: &mut Value) {
         fill(object, &self.schema);
     }
 
-    pub(super) fn prune(&self, object: &mut Value) -> Vec<String> {
+    fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut unknown = Vec::new();
         if self.schema.is_object() {
             prune(object, &self.schema, "", &mut unknown);
@@ -154,14 +151,14 @@ impl Custom {
         unknown
     }
 
-    pub(super) fn prepare_create(&self, object: &mut Value) {
+    fn prepare_create(&self, object: &mut Value, _: &Env<'_>) {
         set_meta(object, "generation", 1);
         if self.status {
             as_map(object).remove("status");
         }
     }
 
-    pub(super) fn prepare_update(&self, new: &mut Value, old: &Value) {
+    fn prepare_update(&self, new: &mut Value, old: &Value, _: &Env<'_>) {
         if self.status {
             match old.get("status") {
                 Some(status) => as_map(new).insert("status".into(), status.clone()),
@@ -181,7 +178,7 @@ impl Custom {
         }
     }
 
-    pub(super) fn prepare_status(new: &mut Value, old: &Value) {
+    fn prepare_status(&self, new: &mut Value, old: &Value, _: &Env<'_>) {
         let status = new.get("status").cloned();
         let (version, managed) =
             (at(new, &["metadata", "resourceVersion"]).clone(), at(new, &["metadata", "managedFields"]).clone());
@@ -196,13 +193,13 @@ impl Custom {
         };
     }
 
-    pub(super) fn validate(&self, object: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, new: &Value, _: &Value) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        validate(object, &self.schema, "", &mut errors);
+        validate(new, &self.schema, "", &mut errors);
         errors
     }
 
-    pub(super) fn field(&self, object: &Value, field: &str) -> Option<String> {
+    fn field(&self, object: &Value, field: &str) -> Option<String> {
         if !self.selectable.iter().any(|f| f == field) {
             return None;
         }
@@ -214,7 +211,7 @@ impl Custom {
         )
     }
 
-    pub(super) fn columns(&self) -> Vec<TableColumn> {
+    fn columns(&self) -> Vec<TableColumn> {
         let mut columns = vec![TableColumn {
             name: "Name".into(),
             kind: "string".into(),
@@ -235,7 +232,7 @@ impl Custom {
         columns
     }
 
-    pub(super) fn row(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+    fn row(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         let mut cells = vec![json!(meta(object, "name"))];
         if self.printed.is_empty() {
             cells.push(since(at(object, &["metadata", "creationTimestamp"]), now).into());
@@ -251,6 +248,26 @@ impl Custom {
             }
         }));
         cells
+    }
+
+    fn converts(&self) -> bool {
+        self.converts
+    }
+
+    fn to_stored(&self, object: &mut Value) {
+        if self.converts {
+            object["apiVersion"] = (*self.stored_as).into();
+        }
+    }
+
+    fn to_served(&self, object: &mut Value) {
+        if self.converts {
+            object["apiVersion"] = (*self.served_as).into();
+        }
+    }
+
+    fn scale_paths(&self) -> Option<&ScalePaths> {
+        self.scale.as_ref()
     }
 }
 
@@ -323,6 +340,15 @@ fn prune(value: &mut Value, schema: &Value, path: &str, unknown: &mut Vec<String
     }
 }
 
+/// An opaque value that changes with what a kind is stored as.
+fn storage_hash(group: &str, version: &str, kind: &str) -> String {
+    use std::hash::BuildHasher as _;
+
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let hash = foldhash::fast::FixedState::default().hash_one((group, version, kind));
+    STANDARD.encode(hash.to_be_bytes())
+}
+
 fn validate(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let dot = if path.is_empty() { "" } else { "." };
     let shown_path = || if path.is_empty() { "<nil>".to_owned() } else { path.to_owned() };
@@ -355,7 +381,7 @@ fn validate(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldErr
         && !allowed.contains(value)
     {
         let names: Vec<&str> = allowed.iter().filter_map(Value::as_str).collect();
-        errors.push(unsupported(shown_path(), &shown(value), &names));
+        errors.push(unsupported(&shown_path(), &shown(value), &names));
     }
     if let Some(n) = value.as_f64() {
         for (bound, wrong, words) in [
@@ -369,7 +395,7 @@ fn validate(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldErr
             if wrong {
                 let limit = at(schema, &[bound]);
                 let why = format!("{} in body should be {words} {limit}", shown_path());
-                errors.push(invalid(shown_path(), &shown(value), &why));
+                errors.push(invalid(&shown_path(), &shown(value), &why));
             }
         }
     }
@@ -377,7 +403,7 @@ fn validate(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldErr
         Value::Object(map) => {
             for name in at(schema, &["required"]).as_array().into_iter().flatten().filter_map(Value::as_str) {
                 if !map.contains_key(name) {
-                    errors.push(required(format!("{path}{dot}{name}"), ""));
+                    errors.push(required(&format!("{path}{dot}{name}"), ""));
                 }
             }
             for (name, inner) in map {

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use super::{
     accept::{Accept, Form, Protobuf, Wants},
     core::Core,
-    handle::Reply,
     json, openapi,
+    reply::Reply,
     resource::{Registry, Resource},
     status::{ApiError, ApiResult},
 };
@@ -40,15 +40,6 @@ const PREFERENCE: [&str; 20] = [
     "resource.k8s.io",
     "flowcontrol.apiserver.k8s.io",
 ];
-
-/// An opaque value that changes with what a kind is stored as.
-pub(super) fn storage_hash(group: &str, version: &str, kind: &str) -> String {
-    use std::hash::BuildHasher as _;
-
-    use base64::{Engine as _, engine::general_purpose::STANDARD};
-    let hash = foldhash::fast::FixedState::default().hash_one((group, version, kind));
-    STANDARD.encode(hash.to_be_bytes())
-}
 
 /// Answers a request that is for no resource.
 pub(super) fn reply(core: &Core, parts: &Parts, segments: &[String]) -> ApiResult<Reply> {

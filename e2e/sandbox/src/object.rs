@@ -2,34 +2,28 @@
 
 use serde_json::{Map, Value};
 
-/// The value at a path of keys; null where there is none.
 pub(super) fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
     path.iter().try_fold(object, |value, key| value.get(key)).unwrap_or(&Value::Null)
 }
 
-/// The string at a path; empty where there is none.
 pub(super) fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     at(object, path).as_str().unwrap_or_default()
 }
 
-/// A metadata field that is a string; empty where there is none.
 pub(super) fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
     text(object, &["metadata", field])
 }
 
-/// The metadata to change; made if it is not there.
 pub(super) fn meta_mut(object: &mut Value) -> &mut Map<String, Value> {
     child(object, "metadata")
 }
 
-/// The object below a key, to change; made if it is not there.
-pub(super) fn child<'a>(object: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
+pub(crate) fn child<'a>(object: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
     let slot = as_map(object).entry(key).or_insert_with(|| Value::Object(Map::new()));
     as_map(slot)
 }
 
-/// The value as an object, which it becomes if it is not.
-pub(super) fn as_map(value: &mut Value) -> &mut Map<String, Value> {
+pub(crate) fn as_map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }

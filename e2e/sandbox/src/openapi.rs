@@ -7,8 +7,8 @@ use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::{
-    handle::Reply,
     json,
+    reply::Reply,
     resource::{Registry, Resource},
     status::{ApiError, ApiResult},
 };

@@ -1,16 +1,8 @@
 //! The Kubernetes protobuf encoding, which typed Go clients and informers ask for.
 //!
 //! Objects, lists and watches are written as kube-apiserver writes them, down to the order of the fields. Custom resources
-//! exist as JSON only; their metadata alone is served in protobuf, too. The field numbers are in `data/protobuf-1.36.txt`, one
-//! message after the other:
-//!
-//! ```text
-//! core/v1.EnvVar               a message
-//!  1 name s                    field number, JSON name (`+`: its fields are the parent's), type
-//!  3 valueFrom ?@EnvVarSource  s string, b boolean, i integer, d double, y bytes, or a message (`@`: same package);
-//!                              before it `*` for a list, `%` for a map from strings, `?` for a field that is written only
-//!                              if it is set
-//! ```
+//! exist as JSON only; their metadata alone is served in protobuf, too. The field numbers are in the schema
+//! of the kinds.
 //!
 //! [`parse`] and [`parse_event`] read an answer back, and [`write_event`] writes a watch event, for tests.
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Deref,
     sync::{Arc, LazyLock, OnceLock},
 };
 
@@ -9,8 +10,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::{
-    custom::Custom,
-    kinds::{self, Env, FieldError, Kind, MergeList, NameRule, Propagation},
+    kinds::{self, Kind, MergeList},
+    logic::Logic,
 };
 
 /// Place of an object within its resource: `namespace/name`, or `name` for what has no namespace.
@@ -47,16 +48,6 @@ pub(super) struct Sub {
     pub(super) verbs: Vec<String>,
 }
 
-/// A column of the Table representation.
-#[derive(Clone, Debug)]
-pub(super) struct TableColumn {
-    pub(super) name: String,
-    pub(super) kind: String,
-    pub(super) format: String,
-    pub(super) description: String,
-    pub(super) priority: i64,
-}
-
 /// One served resource of one version.
 pub(super) struct Resource {
     pub(super) group: String,
@@ -73,13 +64,24 @@ pub(super) struct Resource {
     pub(super) storage_hash: String,
     /// Name of the storage table: the plural and the group of the stored form.
     pub(super) table: Arc<str>,
-    pub(super) logic: Logic,
+    pub(super) logic: LogicOf,
 }
 
-/// Where the special knowledge comes from.
-pub(super) enum Logic {
+/// What knows about the objects of a resource.
+pub(super) enum LogicOf {
     Builtin(&'static Kind),
-    Custom(Box<Custom>),
+    Custom(Box<dyn Logic>),
+}
+
+impl Deref for Resource {
+    type Target = dyn Logic;
+
+    fn deref(&self) -> &Self::Target {
+        match &self.logic {
+            LogicOf::Builtin(kind) => *kind,
+            LogicOf::Custom(logic) => &**logic,
+        }
+    }
 }
 
 /// Name of a resource with its group, as messages have it: `deployments.apps`.
@@ -93,7 +95,7 @@ fn owned(list: &[&str]) -> Vec<String> {
 
 impl Resource {
     pub(super) fn builtin(kind: &'static Kind) -> Self {
-        let group = kind.hub.as_ref().map_or(kind.group, |hub| hub.group);
+        let group = kind.stored_group();
         Self {
             group: kind.group.into(),
             version: kind.version.into(),
@@ -117,7 +119,7 @@ impl Resource {
                 .collect(),
             storage_hash: kind.storage_hash.into(),
             table: qualify(kind.plural, group).into(),
-            logic: Logic::Builtin(kind),
+            logic: LogicOf::Builtin(kind),
         }
     }
 
@@ -149,8 +151,8 @@ impl Resource {
 
     /// Where the real server would keep the object.
     pub(super) fn storage_path(&self, key: &Key) -> String {
-        let prefix = match (&*self.group, &*self.plural, &self.logic) {
-            (group, plural, Logic::Custom(_)) => format!("{group}/{plural}"),
+        let prefix = match (&*self.group, &*self.plural, self.is_custom()) {
+            (group, plural, true) => format!("{group}/{plural}"),
             ("", "replicationcontrollers", _) => "controllers".into(),
             ("", "endpoints", _) => "services/endpoints".into(),
             ("", "nodes", _) => "minions".into(),
@@ -168,179 +170,17 @@ impl Resource {
         self.verbs.iter().any(|v| v == verb)
     }
 
-    pub(super) fn is_custom(&self) -> bool {
-        matches!(self.logic, Logic::Custom(_))
-    }
-
     /// Whether this is the built-in resource of that group and name.
     pub(super) fn is(&self, group: &str, plural: &str) -> bool {
         self.group == group && self.plural == plural && !self.is_custom()
     }
 
-    /// Whether objects are stored in another form than the served one.
-    pub(super) fn converts(&self) -> bool {
-        match &self.logic {
-            Logic::Builtin(kind) => kind.hub.is_some(),
-            Logic::Custom(custom) => custom.converts,
-        }
-    }
-
-    pub(super) fn to_stored(&self, object: &mut Value) {
-        match &self.logic {
-            Logic::Builtin(Kind { hub: Some(hub), .. }) => (hub.to_hub)(object),
-            Logic::Custom(custom) if custom.converts => object["apiVersion"] = (*custom.stored_as).into(),
-            _ => {}
-        }
-    }
-
-    pub(super) fn to_served(&self, object: &mut Value) {
-        match &self.logic {
-            Logic::Builtin(Kind { hub: Some(hub), .. }) => (hub.from_hub)(object),
-            Logic::Custom(custom) if custom.converts => object["apiVersion"] = self.api_version().into(),
-            _ => {}
-        }
-    }
-
-    pub(super) fn default(&self, object: &mut Value) {
-        match &self.logic {
-            Logic::Builtin(kind) => (kind.default)(object),
-            Logic::Custom(custom) => custom.default(object),
-        }
-    }
-
-    pub(super) fn prune(&self, object: &mut Value) -> Vec<String> {
-        match &self.logic {
-            Logic::Builtin(kind) => (kind.prune)(object),
-            Logic::Custom(custom) => custom.prune(object),
-        }
-    }
-
-    pub(super) fn type_error(&self, object: &Value) -> Option<String> {
-        match &self.logic {
-            Logic::Builtin(kind) => (kind.type_error)(object),
-            Logic::Custom(_) => None,
-        }
-    }
-
-    pub(super) fn prepare_create(&self, object: &mut Value, env: &Env<'_>) {
-        match &self.logic {
-            Logic::Builtin(kind) => (kind.prepare_create)(object, env),
-            Logic::Custom(custom) => custom.prepare_create(object),
-        }
-    }
-
-    pub(super) fn prepare_update(&self, new: &mut Value, old: &Value, env: &Env<'_>) {
-        match &self.logic {
-            Logic::Builtin(kind) => (kind.prepare_update)(new, old, env),
-            Logic::Custom(custom) => custom.prepare_update(new, old),
-        }
-    }
-
-    pub(super) fn prepare_status(&self, new: &mut Value, old: &Value, env: &Env<'_>) {
-        match &self.logic {
-            Logic::Builtin(kind) => (kind.prepare_status)(new, old, env),
-            Logic::Custom(_) => Custom::prepare_status(new, old),
-        }
-    }
-
-    pub(super) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
-        match &self.logic {
-            Logic::Builtin(kind) => (kind.validate_create)(object),
-            Logic::Custom(custom) => custom.validate(object),
-        }
-    }
-
-    pub(super) fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        match &self.logic {
-            Logic::Builtin(kind) => (kind.validate_update)(new, old),
-            Logic::Custom(custom) => custom.validate(new),
-        }
-    }
-
-    pub(super) fn validate_status(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        match &self.logic {
-            Logic::Builtin(kind) => (kind.validate_status)(new, old),
-            Logic::Custom(custom) => custom.validate(new),
-        }
-    }
-
-    pub(super) fn name_rule(&self) -> NameRule {
-        match &self.logic {
-            Logic::Builtin(kind) => kind.name,
-            Logic::Custom(_) => NameRule::Subdomain,
-        }
-    }
-
+    /// How a strategic merge patch merges the list at a path.
     pub(super) fn merge_list(&self, path: &str) -> Option<MergeList> {
         match path {
             "metadata.ownerReferences" => Some(MergeList { key: "uid" }),
             "metadata.finalizers" => Some(MergeList { key: "" }),
-            _ => match &self.logic {
-                Logic::Builtin(kind) => (kind.merge_keys)(path),
-                // Lists of custom resources are replaced as a whole.
-                Logic::Custom(_) => None,
-            },
-        }
-    }
-
-    /// Value of a field that selectors may name; nothing if they may not.
-    pub(super) fn field(&self, object: &Value, field: &str) -> Option<String> {
-        match &self.logic {
-            Logic::Builtin(kind) => (kind.field)(object, field),
-            Logic::Custom(custom) => custom.field(object, field),
-        }
-    }
-
-    /// Names and namespaces whether a PUT may leave out the resource version.
-    pub(super) fn unconditional_update(&self) -> bool {
-        matches!(&self.logic, Logic::Builtin(kind) if kind.unconditional_update)
-    }
-
-    pub(super) fn create_on_update(&self) -> bool {
-        matches!(&self.logic, Logic::Builtin(kind) if kind.create_on_update)
-    }
-
-    pub(super) fn default_propagation(&self) -> Propagation {
-        match &self.logic {
-            Logic::Builtin(kind) => kind.default_propagation,
-            Logic::Custom(_) => Propagation::Background,
-        }
-    }
-
-    pub(super) fn columns(&self) -> Vec<TableColumn> {
-        match &self.logic {
-            Logic::Builtin(kind) => kind
-                .columns
-                .iter()
-                .map(|c| TableColumn {
-                    name: c.name.into(),
-                    kind: c.kind.into(),
-                    format: c.format.into(),
-                    description: c.description.into(),
-                    priority: c.priority.into(),
-                })
-                .collect(),
-            Logic::Custom(custom) => custom.columns(),
-        }
-    }
-
-    /// Whether an unknown field of a selector is refused in the kind's own words.
-    pub(super) fn field_labels(&self) -> bool {
-        matches!(&self.logic, Logic::Builtin(kind) if kind.field_labels)
-    }
-
-    /// What a row of a Table says about its object besides the cells.
-    pub(super) fn row_conditions(&self, object: &Value) -> Vec<Value> {
-        match &self.logic {
-            Logic::Builtin(kind) => (kind.row_conditions)(object),
-            Logic::Custom(_) => Vec::new(),
-        }
-    }
-
-    pub(super) fn row(&self, object: &Value, now: jiff::Timestamp) -> Vec<Value> {
-        match &self.logic {
-            Logic::Builtin(kind) => (kind.row)(object, now),
-            Logic::Custom(custom) => custom.row(object, now),
+            _ => (**self).merge_list(path),
         }
     }
 

@@ -8,8 +8,8 @@ use super::{
     access::{Attributes, User},
     core::Core,
     decode::parse_media,
-    handle::Reply,
     object::{as_map, at, text},
+    reply::Reply,
     status::{ApiError, ApiResult},
 };
 

@@ -136,7 +136,9 @@ impl ApiError {
     }
 
     pub(super) fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Self {
-        Self::invalid_as(&resource.group, &resource.kind, name, errors)
+        // Events are refused under the group they are stored in.
+        let group = resource.table.split_once('.').map_or("", |(_, group)| group);
+        Self::invalid_as(group, &resource.kind, name, errors)
     }
 
     /// Options of the request that are wrong.

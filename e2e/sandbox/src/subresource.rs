@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 
 use super::{
     core::Core,
-    custom::{ScalePaths, follow},
+    custom::follow,
     decode::parse_body,
     delete::Deleting,
-    handle::Reply,
     kinds::MergeList,
     names::{self, quoted},
     object::{as_map, at, child, is_deleting, meta, set_meta, text},
     patch,
+    reply::Reply,
     request::{Call, DeleteOptions},
-    resource::{Key, Logic, Resource},
+    resource::{Key, Resource},
     selector::{LabelSelector, labels_of},
     status::{ApiError, ApiResult},
     store::{Store, Version},
@@ -32,16 +32,9 @@ fn read(call: &Call) -> ApiResult<Value> {
     parsed.map_err(|why| ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}")))
 }
 
-fn custom_scale(resource: &Resource) -> Option<&ScalePaths> {
-    match &resource.logic {
-        Logic::Custom(custom) => custom.scale.as_ref(),
-        Logic::Builtin(_) => None,
-    }
-}
-
 /// The Scale of an object.
 fn scale_of(resource: &Resource, object: &Value) -> Value {
-    let (wanted, current, selector) = if let Some(paths) = custom_scale(resource) {
+    let (wanted, current, selector) = if let Some(paths) = resource.scale_paths() {
         let number = |path: &[String]| follow(object, path).as_i64().unwrap_or(0);
         let selector = paths.selector.as_ref().and_then(|p| follow(object, p).as_str().map(str::to_owned));
         (number(&paths.spec_replicas), number(&paths.status_replicas), selector.unwrap_or_default())
@@ -74,7 +67,7 @@ fn scale_of(resource: &Resource, object: &Value) -> Value {
 }
 
 fn set_replicas(resource: &Resource, object: &mut Value, replicas: i64) {
-    match custom_scale(resource) {
+    match resource.scale_paths() {
         Some(paths) => {
             let mut slot = object;
             for step in &paths.spec_replicas {

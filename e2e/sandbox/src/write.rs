@@ -81,7 +81,10 @@ impl Core {
         metadata.insert("uid".into(), self.clock.random_uuid().into());
         metadata.insert("creationTimestamp".into(), names::time(self.clock.now()).into());
         if resource.is("", "services") {
-            self.allocate(&mut object);
+            let refused = self.allocate(&mut object);
+            if !refused.is_empty() {
+                return Err(ApiError::invalid(resource, meta(&object, "name"), &refused));
+            }
         }
         self.with_env(|env| resource.prepare_create(&mut object, env));
         let mut errors = check_create(resource, &object);
@@ -128,7 +131,7 @@ impl Core {
     }
 
     /// Gives a Service addresses and ports that no other has.
-    fn allocate(&self, service: &mut Value) {
+    fn allocate(&self, service: &mut Value) -> Vec<FieldError> {
         let services = self.store.lock().list("services", None, None, None).unwrap_or_default();
         let mut taken = BTreeSet::new();
         for (_, version) in services {
@@ -143,7 +146,7 @@ impl Core {
         allocate_service(service, &|wanted| match wanted {
             Allocated::Address(address) => taken.contains(&format!("\"{address}\"")),
             Allocated::NodePort(port) => taken.contains(&port.to_string()),
-        });
+        })
     }
 
     fn generate_name(&self, prefix: &str) -> String {

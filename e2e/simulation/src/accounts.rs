@@ -49,7 +49,6 @@ impl Left {
         is_new
     }
 
-    /// Takes one that was to be repeated.
     fn take_repeated(&mut self, _sent: usize) -> bool {
         let is_repeated = self.to_be_repeated > 0;
         self.to_be_repeated -= usize::from(is_repeated);
@@ -109,10 +108,8 @@ impl Accounts {
     }
 }
 
-/// A write as it leaves.
 struct Written<'a> {
     asked: &'a Asked,
-    /// The object in the body of a request to create.
     created: Option<Value>,
 }
 
@@ -146,7 +143,6 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Tells the hub of accounts that are not kept.
 pub(super) struct Observer {
     pub(super) hub: Arc<Hub>,
     pub(super) process: Arc<Process>,
@@ -226,7 +222,6 @@ mod tests {
         Request::create(PODS, &"ns".into(), &"".into(), RequestBody::default()).with_generate_name("web-")
     }
 
-    /// The creation of a Pod of that name.
     fn named(name: &str) -> Request {
         Request::create(PODS, &"ns".into(), &name.into(), RequestBody::default())
     }

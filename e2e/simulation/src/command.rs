@@ -74,7 +74,7 @@ fn list() -> io::Result<()> {
     let mut out = io::stdout().lock();
     for suite in scenarios::SUITES {
         writeln!(out, "{}", suite.name)?;
-        for scenario in (suite.scenarios)() {
+        for scenario in scenarios::of(suite).map_err(io::Error::other)? {
             writeln!(out, "  {:<34} {}", format!("{}/{}", suite.name, scenario.name), scenario.about)?;
         }
         let interferences: Vec<_> = suite.interferences.iter().map(|i| i.name).collect();
@@ -111,7 +111,7 @@ fn single(flags: &Flags) -> io::Result<bool> {
     let perturbation: Perturbation = text.parse().map_err(io::Error::other)?;
     let mut well = true;
     for (suite, scenario) in explore::scenarios(flags.scenario.as_deref()) {
-        let unperturbed = Task::unperturbed(suite, scenario.name, flags.fixed_seed());
+        let unperturbed = Task::unperturbed(suite, &scenario.name, flags.fixed_seed());
         let baseline = explore::one(&unperturbed, None)?;
         let task = Task { perturbation: perturbation.clone(), ..unperturbed };
         let outcome = explore::told(&task, flags.without)?;
@@ -206,9 +206,7 @@ struct Teller {
     /// The number of failures that are reported with all details.
     full: usize,
     told: Mutex<usize>,
-    /// Whether the sums of each group are printed.
     sums: bool,
-    /// The known violations, which are reported in one line.
     known: Vec<Known>,
 }
 
@@ -256,7 +254,7 @@ fn all(flags: &Flags) -> io::Result<bool> {
     explore::unperturbed(&chosen, flags.fixed_seed(), &baselines, threads, &report, &teller)?;
     let mut tasks = Vec::new();
     for (suite, scenario) in &chosen {
-        let unperturbed = Task::unperturbed(suite, scenario.name, flags.fixed_seed());
+        let unperturbed = Task::unperturbed(suite, &scenario.name, flags.fixed_seed());
         let baseline = baselines.of(&unperturbed)?;
         let mut perturbations = plan::all(suite, &baseline);
         perturbations.retain(|p| flags.perturb.as_ref().is_none_or(|start| p.to_string().starts_with(start)));
@@ -296,7 +294,7 @@ fn wander(flags: &Flags, budget: Duration) -> io::Result<bool> {
         let mut tasks = Vec::new();
         for _ in 0..RUNS {
             for (suite, scenario) in round {
-                let unperturbed = Task::unperturbed(suite, scenario.name, seed);
+                let unperturbed = Task::unperturbed(suite, &scenario.name, seed);
                 let baseline = baselines.of(&unperturbed)?;
                 let perturbation = plan::random(suite, &baseline, |bound| luck.random_range(0..bound));
                 tasks.push(Task { perturbation, ..unperturbed });

@@ -44,11 +44,9 @@ pub(super) struct Flags {
     pub(super) failures: usize,
 }
 
-/// The default seed.
 const SEED: u64 = 1;
 
 impl Flags {
-    /// The seed of all runs except random ones.
     pub(super) fn fixed_seed(&self) -> u64 {
         self.seed.unwrap_or(SEED)
     }

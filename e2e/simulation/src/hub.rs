@@ -28,24 +28,19 @@ use sandbox::Sandbox;
 /// Whether a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
-    /// It does.
     Running,
     /// It hangs: nothing leaves it and nothing reaches it.
     Hanging,
-    /// It is no more.
     Dead,
 }
 
 /// One incarnation of a program.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// The program: `deployment-controller`; or `nodes`.
     pub(super) program: &'static str,
     /// What the API server knows it as: `deployment-controller#2`.
     pub(super) identity: String,
-    /// Its own clock.
     pub(super) clock: Clock,
-    /// The accounts of the syncs in progress.
     pub(super) accounts: Arc<Accounts>,
     life: watch::Sender<Life>,
     deposed: Mutex<Option<Instant>>,
@@ -73,28 +68,23 @@ impl Process {
         }
     }
 
-    /// Waits until it is no more.
     pub(super) async fn dies(&self) {
         // The sender lives as long as `self`.
         let _ = self.life.subscribe().wait_for(|life| *life == Life::Dead).await;
     }
 
-    /// Whether it is no more.
     pub(super) fn is_dead(&self) -> bool {
         *self.life.borrow() == Life::Dead
     }
 
-    /// Notes that it may not write from now on.
     pub(super) fn depose(&self) {
         self.deposed.lock().get_or_insert(self.clock.monotonic_now());
     }
 
-    /// Whether it has been forbidden to write, before now.
     pub(super) fn is_deposed(&self) -> bool {
         self.deposed.lock().is_some_and(|at| at < self.clock.monotonic_now())
     }
 
-    /// Whether it runs, and nobody has forbidden it to write.
     pub(super) fn may_write(&self) -> bool {
         *self.life.borrow() == Life::Running && self.deposed.lock().is_none()
     }
@@ -134,13 +124,11 @@ impl Asked {
         self.method == Method::PATCH && !self.resource().contains('/')
     }
 
-    /// Whether it is about an object of a hostile neighbour.
     fn is_beside(&self) -> bool {
         let rest = self.path.split_once("/namespaces/").map(|(_, rest)| rest);
         rest.and_then(|rest| rest.split('/').next()) == Some(neighbour::NAMESPACE)
     }
 
-    /// The resource and subresource: `pods`, `replicasets/status`.
     pub(super) fn resource(&self) -> String {
         match self.object() {
             Some(Object { plural, subresource: "", .. }) => plural.to_owned(),
@@ -149,7 +137,6 @@ impl Asked {
         }
     }
 
-    /// The object or the collection it is about.
     pub(super) fn object(&self) -> Option<Object<'_>> {
         let segments: Vec<&str> = self.path.split('/').filter(|s| !s.is_empty()).collect();
         let rest = match segments.as_slice() {
@@ -189,15 +176,10 @@ pub struct Point {
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is served.
     Served,
-    /// It is refused with that status, for that reason.
     Refused(u16),
-    /// The process crashes.
     Crash(Moment),
-    /// It fails.
     Fails(Failure),
-    /// It is served and the process hangs.
     Hangs,
 }
 
@@ -220,6 +202,7 @@ pub(super) struct News {
 pub(super) struct Seen {
     pub(super) digest: Digest,
     pub(super) points: Vec<Point>,
+    pub(super) attempted: Option<Instant>,
     pub(super) watched: BTreeSet<(&'static str, String)>,
     pub(super) violations: Vec<(&'static str, String)>,
     pub(super) requests: u64,
@@ -236,7 +219,6 @@ struct Refusal {
     until: Instant,
 }
 
-/// What all processes share.
 pub(super) struct Hub {
     pub(super) sandbox: Sandbox,
     pub(super) clock: Clock,
@@ -277,14 +259,12 @@ impl Hub {
         self.clock.sleep(Duration::from_millis(time)).await;
     }
 
-    /// Waits until the API server is there.
     pub(super) async fn server_is_back(&self) {
         while self.sandbox.faults().is_down() {
             self.clock.sleep(Duration::from_secs(1)).await;
         }
     }
 
-    /// Takes a message into the digest.
     pub(super) fn digest(&self, process: &Process, parts: &[&[u8]]) {
         let mut seen = self.seen.lock();
         seen.digest.word((self.clock.monotonic_now() - self.start).as_nanos() as u64);
@@ -294,17 +274,14 @@ impl Hub {
         }
     }
 
-    /// Makes a process the one that acts for its program.
     pub(super) fn acts(&self, process: &Arc<Process>) {
         self.acting.lock().insert(process.program, Arc::clone(process));
     }
 
-    /// Whether a leader hangs at some time.
     pub(super) fn has_paused_leaders(&self) -> bool {
         self.faults.iter().any(|fault| matches!(fault.kind, Kind::PausedLeader(_)))
     }
 
-    /// The resources a program has watched so far.
     pub(super) fn watched_by(&self, program: &str) -> Vec<String> {
         let seen = self.seen.lock();
         seen.watched.iter().filter(|(p, _)| *p == program).map(|(_, resource)| resource.clone()).collect()
@@ -347,6 +324,7 @@ impl Hub {
             seen.beside += 1;
             return Fate::Served;
         }
+        seen.attempted = Some(self.clock.monotonic_now());
         seen.points.push(Point { program: process.program, method: asked.method.clone(), resource: resource.clone() });
         let count = seen.points.len() as u64;
         drop(seen);
@@ -383,7 +361,6 @@ impl Hub {
         self.seen.lock().violations.push(("statuses-are-valid", what));
     }
 
-    /// Whether what the process reads is refused for now.
     fn reads_fail(&self, process: &Process) -> bool {
         let now = self.clock.monotonic_now();
         self.unread.lock().as_ref().is_some_and(|(program, until)| *program == process.program && *until > now)

@@ -3,13 +3,14 @@
 //! An oracle that no impostor can turn red proves nothing. The impostor's writes go through the sandbox, its nodes run the
 //! Pods, and the oracles look on as in every other run.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use common::clock::Clock;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::{
+    notation::{self, Notation, Unreadable},
     run::LAG,
     scenario::{Suite, What},
     scenarios, users,
@@ -22,72 +23,76 @@ use sandbox::Sandbox;
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// One act of an impostor or of a user.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Act {
-    by: &'static str,
-    what: Rc<dyn Fn(&World) -> What>,
+    by: String,
+    what: What,
     pause: Duration,
 }
 
 impl Act {
-    /// An act of a user.
-    pub fn user(what: impl Fn(&World) -> What + 'static) -> Self {
-        Self { by: sandbox::ADMIN, what: Rc::new(what), pause: PAUSE }
-    }
-
-    /// An act that looks like one of this controller.
-    pub fn impostor(controller: &'static str, what: impl Fn(&World) -> What + 'static) -> Self {
-        Self { by: controller, what: Rc::new(what), pause: PAUSE }
-    }
-
-    /// The same act without a pause before it, as in one sync. The [`World`] that it reads may lack the preceding act.
-    #[must_use]
-    pub fn at_once(self) -> Self {
-        Self { pause: Duration::ZERO, ..self }
+    /// The acts in a text, which semicolons separate: what users do, or a controller of which they are said to be
+    /// (`as gc-controller delete secrets/leaf`), half a minute or another time after the preceding act (`after 5s ...`).
+    ///
+    /// # Errors
+    /// An act that cannot be read.
+    pub fn read(notation: &Notation, text: &str) -> Result<Vec<Self>, Unreadable> {
+        let text = notation.expand(text)?;
+        let mut acts = Vec::new();
+        for mut text in notation::split(&text, ';') {
+            let (mut by, mut pause) = (sandbox::ADMIN.to_owned(), PAUSE);
+            while let Some((word, (value, rest))) =
+                text.split_once(' ').and_then(|(word, rest)| Some((word, rest.split_once(' ')?)))
+            {
+                match (word, notation::duration(value)) {
+                    // The number of an incarnation tells a controller's writes from those of a user.
+                    ("as", _) => by = format!("{value}#1"),
+                    ("after", Some(time)) => pause = time,
+                    _ => break,
+                }
+                text = rest;
+            }
+            let deeds = notation::deeds(text)?.into_iter();
+            acts.extend(deeds.map(|what| Self { by: by.clone(), what, pause }));
+        }
+        Ok(acts)
     }
 }
 
 /// What an oracle says of a run: its name, and what is wrong.
 pub type Objection = (&'static str, String);
 
-/// The names of all oracles of a suite that are violated by these acts, in alphabetical order.
+/// What some acts lead to.
+pub struct Played {
+    /// What the oracles say before the last act.
+    pub before: Vec<Objection>,
+    /// What they say in the end: the invariants in the order of the writes, then the promises.
+    pub after: Vec<Objection>,
+    /// The world in the end.
+    pub world: World,
+}
+
+/// Plays some acts under the oracles of a suite.
 ///
 /// # Errors
 /// An act that the server refuses, or a machine without what a runtime needs.
-pub fn violated(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<Vec<&'static str>> {
-    let mut names: Vec<&str> = objections(suite, acts)?.into_iter().map(|(name, _)| name).collect();
-    names.sort_unstable();
-    names.dedup();
-    Ok(names)
-}
-
-/// Everything that the oracles of a suite say of these acts: the invariants in the order of the writes, then the promises.
-///
-/// # Errors
-/// The same as those of [`violated`].
-pub fn objections(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<Vec<Objection>> {
-    play(suite, acts).map(|(objections, _)| objections)
-}
-
-/// The world that these acts lead to.
-///
-/// # Errors
-/// The same as those of [`violated`].
-pub fn world(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<World> {
-    play(suite, acts).map(|(_, world)| world)
-}
-
-fn play(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<(Vec<Objection>, World)> {
+pub fn play(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<Played> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    runtime.block_on(perform(suite, acts))
+    let mut played = runtime.block_on(perform(suite, acts))?;
+    // An act that follows at once leaves no time to look at the world before it.
+    if let Some((_, earlier)) = acts.split_last().filter(|(last, _)| last.pause < PAUSE) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+        played.before = runtime.block_on(perform(suite, earlier))?.after;
+    }
+    Ok(played)
 }
 
-async fn perform(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<(Vec<Objection>, World)> {
+async fn perform(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<Played> {
     let clock = Clock::simulated(Timestamp::from_second(1_795_254_447)?, 1);
     let builder = Sandbox::builder().clock(clock.clone());
     let sandbox = suite.gates.iter().fold(builder, |builder, (name, on)| builder.gate(*name, *on)).build();
     let world = Arc::new(Mutex::new(World::new(clock.monotonic_now(), LAG, Duration::ZERO)));
-    let violated = Arc::new(Mutex::new(Vec::new()));
+    let violated: Arc<Mutex<Vec<Objection>>> = Arc::default();
     let mut writes = sandbox.writes().subscribe();
     let watching = {
         let (world, violated, clock) = (Arc::clone(&world), Arc::clone(&violated), clock.clone());
@@ -101,27 +106,32 @@ async fn perform(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<(Vec<Obj
             }
         })
     };
+    let objections = || {
+        let (mut all, world) = (violated.lock().clone(), world.lock());
+        let promises = suite.promises.iter().copied().flatten();
+        all.extend(promises.filter_map(|promise| Some((promise.name, (promise.check)(&world).err()?))));
+        all
+    };
     let nodes = scenarios::nodes(suite).start(sandbox.client("nodes#1"), clock.clone());
     nodes.ready().await;
-    for act in acts {
-        if !act.pause.is_zero() {
-            clock.sleep(act.pause).await;
+    let mut before = Vec::new();
+    for (number, Act { by, what, pause }) in acts.iter().enumerate() {
+        if !pause.is_zero() {
+            clock.sleep(*pause).await;
         }
-        let what = (act.what)(&world.lock());
-        // The number of an incarnation tells a controller's writes from those of a user.
-        let by = if act.by == sandbox::ADMIN { act.by.to_owned() } else { format!("{}#1", act.by) };
-        users::switch(&nodes, &what);
-        if let What::Stop(time) = &what {
+        if number + 1 == acts.len() {
+            before = objections();
+        }
+        users::switch(&nodes, what);
+        if let What::Stop(time) = what {
             world.lock().stops(clock.now(), clock.now().checked_add(*time)?);
         }
-        users::perform(&sandbox.acting_as(&by), &what).await?;
+        users::perform(&sandbox.acting_as(by), what).await?;
     }
     clock.sleep(PAUSE).await;
     watching.abort();
     drop(nodes);
-    let world = world.lock();
-    let mut objections = std::mem::take(&mut *violated.lock());
-    let promises = suite.promises.iter().copied().flatten();
-    objections.extend(promises.filter_map(|promise| Some((promise.name, (promise.check)(&world).err()?))));
-    Ok((objections, world.clone()))
+    let after = objections();
+    let world = world.lock().clone();
+    Ok(Played { before, after, world })
 }

@@ -116,7 +116,7 @@ pub const ORACLES: &[Oracle] = &[
     Oracle {
         name: "rests",
         claims: "COMMON-103",
-        about: "there are no writes in the 20 minutes after the end; in the hour after it without faults, and in suites with a loop that may write once an hour",
+        about: "there are no writes in the 20 minutes after the end; in the hour after it in suites with a loop that may write once an hour",
     },
     Oracle {
         name: "gets-there",
@@ -147,7 +147,6 @@ pub const ORACLES: &[Oracle] = &[
     },
 ];
 
-/// The violation of an oracle of every run.
 pub(super) fn violation_of(oracle: &'static str, what: String) -> Violation {
     let known = ORACLES.iter().find(|known| known.name == oracle);
     debug_assert!(known.is_some(), "{oracle} is not in ORACLES");

@@ -8,7 +8,8 @@
 //!                    └── hub: counts writes; faults strike at the K-th
 //! ```
 //!
-//! - [`scenario`]: the steps of users, as data, and the oracles; [`scenarios`] has a file for each controller.
+//! - [`scenario`]: the steps of users, as data, and the oracles; [`scenarios`] has files for each controller, and [`notation`] reads
+//!   the texts among them.
 //! - [`perturbation`]: the faults of a run, as data with a short text; [`plan`] lists all perturbations of a scenario.
 //! - [`run`](mod@run): one run. The same scenario, perturbation and seed give the same run, byte for byte.
 //! - [`world`]: the true state, built from the API server's own log of writes.
@@ -30,6 +31,7 @@ pub mod impostor;
 pub mod json;
 pub mod judge;
 pub mod neighbour;
+pub mod notation;
 pub mod outcome;
 pub mod perturbation;
 pub mod plan;
@@ -40,7 +42,7 @@ pub mod scenario;
 pub mod scenarios;
 mod stage;
 mod trace;
-mod users;
+pub mod users;
 mod wire;
 pub mod world;
 

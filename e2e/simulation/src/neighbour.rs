@@ -10,11 +10,9 @@ use serde_json::{Value, json};
 /// The namespace of every neighbour.
 pub const NAMESPACE: &str = "neighbour";
 
-/// The largest size the API server accepts.
 const MOST: i64 = i32::MAX as i64;
 /// Number of ReplicaSets of the neighbour `crowd`.
 pub const CROWD: usize = 100;
-/// Number of DaemonSets of the neighbour `daemons`.
 const DAEMONS: usize = 20;
 /// Number of objects of the neighbour `owners`, and of the owners that each names.
 const OWNED: usize = 50;
@@ -51,7 +49,6 @@ pub fn find(name: &str) -> Option<&'static Neighbour> {
     NEIGHBOURS.iter().find(|neighbour| neighbour.name == name)
 }
 
-/// The namespace itself.
 pub(super) fn namespace() -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
 }
@@ -96,7 +93,6 @@ pub const NEIGHBOURS: &[Neighbour] = &[
     },
 ];
 
-/// A quota that leaves room for no Pod and no claim.
 fn no_pods() -> Value {
     json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "no-pods"},
         "spec": {"hard": {"pods": "0", "persistentvolumeclaims": "0"}}})

@@ -21,7 +21,7 @@ pub struct Violation {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The scenario's name.
-    pub scenario: &'static str,
+    pub scenario: String,
     /// Digest of everything that went between the processes and the API server, and when.
     pub hash: u64,
     /// Writes of the controllers as they left, Events aside.
@@ -61,7 +61,6 @@ pub struct Story {
 const ASIDE: &[&str] =
     &["events", "leases.coordination.k8s.io", "nodes", "namespaces", "events.events.k8s.io", "resourcequotas"];
 
-/// The resource of EndpointSlices.
 const SLICES: &str = "endpointslices.discovery.k8s.io";
 
 /// What ReplicaSets remember of their Deployment's size.
@@ -130,69 +129,125 @@ pub(super) fn end(world: &World) -> BTreeMap<String, u32> {
     end
 }
 
-/// An object without its uid, versions, times, generated name, node and addresses.
-fn comparable(resource: &str, object: &Value, names: &Names) -> Value {
-    let mut object = object.clone();
-    let generation = json::number(&object, "/metadata/generation");
-    let observed = json::number(&object, "/status/observedGeneration");
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        for field in ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"] {
-            metadata.remove(field);
-        }
-        if metadata.contains_key("deletionTimestamp") {
-            metadata.insert("deletionTimestamp".to_owned(), json!("masked"));
-        }
-        if metadata.contains_key("generateName") {
-            metadata.remove("name");
-        }
-    }
-    if resource == "pods" {
-        let status = json!({"phase": object["status"]["phase"], "ready": json::condition(&object, "Ready", "status")});
-        object["status"] = status;
-        if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
-            let bound = spec.remove("nodeName").is_some();
-            spec.insert("bound".to_owned(), json!(bound));
-        }
-        // The name of its node, in a Pod of a DaemonSet.
-        let pins = object.pointer_mut(
-            "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms",
-        );
-        for term in pins.and_then(Value::as_array_mut).into_iter().flatten() {
-            for field in term.get_mut("matchFields").and_then(Value::as_array_mut).into_iter().flatten() {
-                field["values"] = json!("masked");
-            }
-        }
-        // The node's place comes with the node.
-        if let Some(labels) = object.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
-            labels.retain(|key, _| !key.starts_with("topology.kubernetes.io/"));
-        }
-    }
-    // Addresses of Services are drawn.
-    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut).filter(|_| resource == "services") {
-        spec.retain(|field, address| !field.starts_with("clusterIP") || *address == "None");
-    }
+/// What becomes of a field that is not compared as it is.
+#[derive(Clone, Copy)]
+enum Mask {
+    Removed,
+    Hidden,
+    /// A field of this name says whether it is there.
+    Whether(&'static str),
+    Changed(fn(&mut Value)),
+}
+
+const TERMS: [&str; 5] =
+    ["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"];
+
+/// The fields that are not compared as they are: of these resources, or of all; the path, in which `*` stands for every item and
+/// for the rest of a name; and what becomes of them.
+const MASKS: &[(&[&str], &[&str], Mask)] = &[
+    (&[], &[], Mask::Changed(observed)),
+    (&[], &["metadata", "uid"], Mask::Removed),
+    (&[], &["metadata", "resourceVersion"], Mask::Removed),
+    (&[], &["metadata", "creationTimestamp"], Mask::Removed),
+    (&[], &["metadata", "generation"], Mask::Removed),
+    (&[], &["metadata", "managedFields"], Mask::Removed),
+    (&[], &["metadata", "deletionTimestamp"], Mask::Hidden),
+    (&[], &["metadata"], Mask::Changed(generated_name)),
+    (&[], &["status", "conditions", "*"], Mask::Changed(finished_rollout)),
+    (&["pods"], &["status"], Mask::Changed(phase_and_readiness)),
+    (&["pods"], &["spec", "nodeName"], Mask::Whether("bound")),
+    // The name of its node, in a Pod of a DaemonSet.
+    (&["pods"], &[TERMS[0], TERMS[1], TERMS[2], TERMS[3], TERMS[4], "*", "matchFields", "*", "values"], Mask::Hidden),
+    // The node's place comes with the node.
+    (&["pods"], &["metadata", "labels", "topology.kubernetes.io/*"], Mask::Removed),
+    (&["services"], &["spec"], Mask::Changed(drawn_addresses)),
     // Addresses and places come with Pods and nodes; when a change was first told of is a matter of timing.
-    if resource == SLICES || resource == "endpoints" {
-        bare_endpoints(&mut object);
+    (&[SLICES, "endpoints"], &[], Mask::Changed(bare_endpoints)),
+    (&["replicasets.apps"], &[], Mask::Changed(old_sizes)),
+];
+
+impl Mask {
+    fn apply(self, path: &[&str], value: &mut Value) {
+        match (path, value) {
+            ([], value) => {
+                if let Self::Changed(change) = self {
+                    change(value);
+                }
+            }
+            (["*", rest @ ..], Value::Array(items)) => items.iter_mut().for_each(|item| self.apply(rest, item)),
+            ([field], Value::Object(fields)) if !matches!(self, Self::Changed(_)) => match self {
+                Self::Whether(name) => {
+                    let is_there = fields.remove(*field).is_some();
+                    fields.insert(name.to_owned(), json!(is_there));
+                }
+                Self::Hidden => {
+                    if let Some(value) = fields.get_mut(*field) {
+                        *value = json!("masked");
+                    }
+                }
+                _ => fields
+                    .retain(|key, _| field.strip_suffix('*').map_or(key != field, |start| !key.starts_with(start))),
+            },
+            ([field, rest @ ..], Value::Object(fields)) => {
+                if let Some(value) = fields.get_mut(*field) {
+                    self.apply(rest, value);
+                }
+            }
+            _ => {}
+        }
     }
-    // What an empty ReplicaSet remembers of its Deployment's size is of when it was last active, and is written anew before
-    // it counts again.
-    if resource == "replicasets.apps"
-        && json::number(&object, "/spec/replicas") == 0
-        && let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
-    {
-        annotations.retain(|key, _| !SIZES.contains(&key.as_str()));
-    }
+}
+
+fn observed(object: &mut Value) {
+    let generation = json::number(object, "/metadata/generation");
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut)
-        && status.remove("observedGeneration").is_some()
+        && let Some(observed) = status.remove("observedGeneration")
     {
         status.insert("observed".to_owned(), json!(observed == generation));
     }
-    // Whether a rollout that was interrupted at its start names its own ReplicaSet in the end: with upstream's rules it may
-    // name the one before, under Recreate, where a reason is not replaced while all Pods there are new.
-    for condition in object.pointer_mut("/status/conditions").and_then(Value::as_array_mut).into_iter().flatten() {
-        if condition["reason"] == "NewReplicaSetAvailable" {
-            condition["message"] = json!("masked");
+}
+
+fn generated_name(metadata: &mut Value) {
+    if let Some(metadata) = metadata.as_object_mut().filter(|metadata| metadata.contains_key("generateName")) {
+        metadata.remove("name");
+    }
+}
+
+/// Whether a rollout that was interrupted at its start names its own ReplicaSet in the end: with upstream's rules it may name the
+/// one before, under Recreate, where a reason is not replaced while all Pods there are new.
+fn finished_rollout(condition: &mut Value) {
+    if condition["reason"] == "NewReplicaSetAvailable" {
+        condition["message"] = json!("masked");
+    }
+}
+
+fn phase_and_readiness(status: &mut Value) {
+    let pod = json!({ "status": status.take() });
+    *status = json!({"phase": pod["status"]["phase"], "ready": json::condition(&pod, "Ready", "status")});
+}
+
+/// Addresses of Services are drawn.
+fn drawn_addresses(spec: &mut Value) {
+    if let Some(spec) = spec.as_object_mut() {
+        spec.retain(|field, address| !field.starts_with("clusterIP") || *address == "None");
+    }
+}
+
+/// What an empty ReplicaSet remembers of its Deployment's size is of when it was last active, and is written anew before it counts
+/// again.
+fn old_sizes(set: &mut Value) {
+    if json::number(set, "/spec/replicas") == 0
+        && let Some(annotations) = set.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
+    {
+        annotations.retain(|key, _| !SIZES.contains(&key.as_str()));
+    }
+}
+
+fn comparable(resource: &str, object: &Value, names: &Names) -> Value {
+    let mut object = object.clone();
+    for (resources, path, how) in MASKS {
+        if resources.is_empty() || resources.contains(&resource) {
+            how.apply(path, &mut object);
         }
     }
     mask(&mut object, names);

@@ -10,13 +10,10 @@ use super::{
     scenarios,
 };
 
-/// For how long something is withheld.
 const HELD: Duration = Duration::from_secs(30);
 /// How late events come from a server that lags.
 const LATE: Duration = Duration::from_secs(10);
-/// For how long a leader hangs.
 const HUNG: Duration = Duration::from_secs(60);
-/// For how long writes are refused.
 const REFUSED: Duration = Duration::from_secs(45);
 
 const MOMENTS: [Moment; 3] = [Moment::Before, Moment::AfterEffect, Moment::AfterResponse];
@@ -71,8 +68,8 @@ pub fn all(suite: &Suite, unperturbed: &Outcome) -> Vec<Perturbation> {
 
 /// A few, so that every kind of fault comes by at least once among the scenarios of a suite, and one before a step in each:
 /// what a test has time for. Each with the scenario it is for.
-pub fn few(suite: &Suite, unperturbed: &[&Outcome]) -> Vec<(&'static str, Perturbation)> {
-    let mut kinds: BTreeMap<String, Vec<&Outcome>> = BTreeMap::new();
+pub fn few<'a>(suite: &Suite, unperturbed: &[&'a Outcome]) -> Vec<(&'a str, Perturbation)> {
+    let mut kinds: BTreeMap<String, Vec<&'a Outcome>> = BTreeMap::new();
     for outcome in unperturbed.iter().copied() {
         for perturbation in at(suite, outcome, 1) {
             kinds.entry(form(&perturbation)).or_default().push(outcome);
@@ -82,11 +79,13 @@ pub fn few(suite: &Suite, unperturbed: &[&Outcome]) -> Vec<(&'static str, Pertur
     for (n, (kind, scenarios)) in kinds.iter().enumerate() {
         let outcome = scenarios[n % scenarios.len()];
         let k = 1 + (n * 29 % outcome.points.len().max(1)) as u64;
-        few.extend(at(suite, outcome, k).into_iter().find(|p| form(p) == *kind).map(|p| (outcome.scenario, p)));
+        few.extend(
+            at(suite, outcome, k).into_iter().find(|p| form(p) == *kind).map(|p| (outcome.scenario.as_str(), p)),
+        );
     }
     for (n, outcome) in unperturbed.iter().enumerate() {
         let mut all = before(suite, outcome, 1 + n as u64 % outcome.steps.max(1));
-        few.push((outcome.scenario, all.swap_remove(n % all.len())));
+        few.push((outcome.scenario.as_str(), all.swap_remove(n % all.len())));
     }
     few
 }

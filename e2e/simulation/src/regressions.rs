@@ -61,12 +61,10 @@ fn read_known(text: &str) -> Result<Vec<Known>, Unreadable> {
     lines(text).map(one).collect()
 }
 
-/// The faults without their moments.
 fn forms(perturbation: &Perturbation) -> Vec<String> {
     perturbation.0.iter().map(|fault| plan::form(&Perturbation(vec![fault.clone()]))).collect()
 }
 
-/// The lines that name a run.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
@@ -83,7 +81,7 @@ fn task(run: &str) -> Option<Task> {
     let ["--scenario", scenario, "--perturb", perturbation, "--seed", seed] = *words.as_slice() else { return None };
     let (suite, scenario) = scenarios::find(scenario)?;
     let (perturbation, seed) = (perturbation.parse().ok()?, seed.parse().ok()?);
-    Some(Task { suite, scenario: scenario.name, perturbation, seed })
+    Some(Task { suite, scenario: &scenario.name, perturbation, seed })
 }
 
 #[cfg(test)]

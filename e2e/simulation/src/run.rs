@@ -17,7 +17,7 @@ use super::{
     safeguard::Safeguard,
     scenario::{Scenario, Suite, When},
     scenarios,
-    stage::{NAMESPACE, Stage},
+    stage::Stage,
     world::{Logged, World},
 };
 use sandbox::{Sandbox, Write};
@@ -47,14 +47,10 @@ pub(super) const LAG: Duration = Duration::from_secs(2);
 const SETTLED: Duration = Duration::from_mins(7);
 /// The same in the end: longer than the longest back-off of a key and than a progress deadline.
 const CONVERGED: Duration = Duration::from_mins(20);
-/// How long users wait at most for anything.
 const PATIENCE: Duration = Duration::from_hours(8);
-/// How long a write takes to be seen.
 const SEEN: Duration = Duration::from_millis(1);
-/// How often users look.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What is noted while a run goes on.
 struct Notes {
     violation: Option<Violation>,
     /// When anything but an Event was last written, and when anything was.
@@ -111,7 +107,7 @@ async fn play(run: Run<'_>) -> Outcome {
     let happens: BTreeSet<&str> = world.log().iter().map(|logged| logged.write.resource.as_str()).collect();
     let watched = seen.watched.into_iter().filter(|(_, resource)| happens.contains(resource.as_str())).collect();
     Outcome {
-        scenario: run.scenario.name,
+        scenario: run.scenario.name.clone(),
         hash: seen.digest.value(),
         points: seen.points,
         steps: run.scenario.steps.len() as u64,
@@ -217,8 +213,12 @@ async fn user(run: &Run<'_>, stage: &Arc<Stage>, notes: &Shared, waits: &mut Vec
     // What is refused or changes nothing is a write as well.
     let count = || (stage.world.lock().log().len(), stage.hub.seen.lock().points.len());
     let before = count();
-    let rest = scenarios::rest(run.suite, run.perturbation);
-    pass(stage, notes, rest).await?;
+    let rest = scenarios::rest(run.suite);
+    // Where nodes are judged, every minute is full of heartbeats. The time since the last attempt of a controller counts there:
+    // it is longer than every back-off and period of these loops, too.
+    let attempted = stage.hub.seen.lock().attempted.filter(|_| scenarios::judges_nodes(run.suite));
+    let silent = attempted.map_or(Duration::ZERO, |at| clock.monotonic_now().saturating_duration_since(at));
+    pass(stage, notes, rest.saturating_sub(silent)).await?;
     let after = count();
     let minutes = rest.as_secs() / 60;
     if after.1 > before.1 && after.0 == before.0 {
@@ -275,15 +275,13 @@ fn holds(when: &When, stage: &Stage) -> bool {
     let world = stage.world.lock();
     match when {
         When::After(_) | When::Settled => true,
-        When::Observed(resource, name) => {
-            world.get(resource, NAMESPACE, name).is_some_and(|object| is_observed(object))
-        }
+        When::Observed(target) => world.find(target).is_some_and(|object| is_observed(object)),
         // What the status says of an older generation is about something else.
-        When::Reaches(resource, name, pointer, least) => world
-            .get(resource, NAMESPACE, name)
-            .is_some_and(|object| is_observed(object) && number(object, pointer) >= *least),
-        When::Shows(resource, name, pointer, least) => {
-            world.get(resource, NAMESPACE, name).is_some_and(|object| number(object, pointer) >= *least)
+        When::Reaches(target, pointer, least) => {
+            world.find(target).is_some_and(|object| is_observed(object) && number(object, pointer) >= *least)
+        }
+        When::Shows(target, pointer, least) => {
+            world.find(target).is_some_and(|object| number(object, pointer) >= *least)
         }
         When::Tainted(node, time) => {
             let states = world.states("nodes", "", node).iter().rev();

@@ -101,7 +101,6 @@ impl Seam {
         self.cache.lock().get(&key).cloned()
     }
 
-    /// Takes in what a watch has brought.
     pub(super) fn watched(&self, frames: &Bytes) {
         if self.without != Safeguard::Recheck {
             return;
@@ -134,7 +133,6 @@ fn events(mut frames: &[u8]) -> Vec<Value> {
     events
 }
 
-/// The answer to a controller that asks whether the server is there.
 const SIGN_OF_SIGHT: &[u8] =
     br#"{"kind":"LeaseList","apiVersion":"coordination.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}"#;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::{app::ProgramDefinition, settings::TunableValue};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::world::{Logged, World};
 use sandbox::Webhook;
@@ -18,8 +18,8 @@ pub struct Suite {
     pub tunes: &'static [(&'static str, TunableValue)],
     /// The gates they open or close, for all programs that know them.
     pub gates: &'static [(&'static str, bool)],
-    /// What users do.
-    pub scenarios: fn() -> Vec<Scenario>,
+    /// What users do, in the form that [`notation`](super::notation) reads.
+    pub text: &'static str,
     /// What holds after every write: of this controller, and of those that act with it.
     pub invariants: &'static [&'static [Invariant]],
     /// What holds in the end, however it came about: of the same.
@@ -29,11 +29,12 @@ pub struct Suite {
 }
 
 /// What a user does, and when.
+#[derive(Clone, Debug)]
 pub struct Scenario {
     /// Its name: `rollout-surge`.
-    pub name: &'static str,
+    pub name: String,
     /// What it is about, in one line.
-    pub about: &'static str,
+    pub about: String,
     /// What is done, in order.
     pub steps: Vec<Step>,
 }
@@ -47,6 +48,42 @@ pub struct Step {
     pub what: What,
 }
 
+/// An object that a step is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its resource with the group: `deployments.apps`.
+    pub resource: String,
+    /// Its namespace, if that is another one than that of the scenario. Nobody asks for it if the object is cluster-wide.
+    pub namespace: Option<String>,
+    /// Its name; `*` stands for the only object of the resource in the namespace.
+    pub name: String,
+}
+
+impl Target {
+    /// An object in the namespace of the scenario.
+    pub fn new(resource: &str, name: &str) -> Self {
+        Self { resource: resource.to_owned(), namespace: None, name: name.to_owned() }
+    }
+
+    /// The object of the form `deployments.apps/web` or `deployments.apps/namespace/web`.
+    pub fn read(text: &str) -> Self {
+        let (resource, rest) = text.split_once('/').unwrap_or((text, ""));
+        let (namespace, name) = rest.split_once('/').map_or((None, rest), |(namespace, name)| (Some(namespace), name));
+        Self { namespace: namespace.map(str::to_owned), ..Self::new(resource, name) }
+    }
+}
+
+/// The objects of a resource in the namespace of the scenario that have a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Labelled {
+    /// Their resource.
+    pub resource: String,
+    /// The key of the label.
+    pub key: String,
+    /// The value of the label.
+    pub value: String,
+}
+
 /// When a step is taken.
 #[derive(Clone, Debug)]
 pub enum When {
@@ -55,31 +92,30 @@ pub enum When {
     /// Once nothing has been written for some minutes.
     Settled,
     /// Once the object's status has been written for its newest generation.
-    Observed(&'static str, &'static str),
-    /// Once its newest generation is observed and a number in it has reached a value: resource, name, JSON pointer, value.
-    Reaches(&'static str, &'static str, &'static str, i64),
+    Observed(Target),
+    /// Once its newest generation is observed and a number in it has reached a value: object, JSON pointer, value.
+    Reaches(Target, String, i64),
     /// Once a number in it has reached a value, of a kind whose status does not say which generation it is of.
-    Shows(&'static str, &'static str, &'static str, i64),
+    Shows(Target, String, i64),
     /// That long after a node got a `NoExecute` taint that it still has: node, time.
-    Tainted(&'static str, Duration),
+    Tainted(String, Duration),
 }
 
-/// What is done. All in the namespace `default`.
+/// What is done.
 #[derive(Clone, Debug)]
 pub enum What {
     /// Creates an object.
     Create(Value),
-    /// Merges a patch into an object: resource, name, patch.
-    Merge(String, String, Value),
-    /// Merges a patch into the status of an object, as a node does: resource, name, patch.
-    MergeStatus(String, String, Value),
-    /// Merges a patch into every object of a resource with that label: resource, key, value, patch.
-    MergeAll(String, String, String, Value),
-    /// Deletes an object: resource, name, options.
-    Delete(String, String, Value),
-    /// The same for every object of a resource with that label that is not being deleted, or not without grace: resource, key,
-    /// value, options.
-    DeleteAll(String, String, String, Value),
+    /// Merges a patch into an object.
+    Merge(Target, Value),
+    /// Merges a patch into the status of an object, as a node does.
+    MergeStatus(Target, Value),
+    /// Merges a patch into every object with that label.
+    MergeAll(Labelled, Value),
+    /// Deletes an object with these options.
+    Delete(Target, Value),
+    /// The same for every object with that label that is not being deleted, or not without grace.
+    DeleteAll(Labelled, Value),
     /// Cuts a node off: no heartbeat, no status, no Pod is ended.
     Silence(String),
     /// Lets a node renew its Lease and do nothing else.
@@ -97,18 +133,16 @@ pub enum What {
     /// Registers an admission webhook.
     Webhook(Webhook),
     /// Removes the admission webhooks of that name.
-    NoWebhook(&'static str),
-    /// Makes an object the dependent of these objects, and of no others: resource, name, owners.
-    Own(String, String, Vec<Owner>),
+    NoWebhook(String),
+    /// Makes an object the dependent of these objects, and of no others.
+    Own(Target, Vec<Owner>),
 }
 
 /// An object that is to be an owner.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    /// Its resource.
-    pub resource: &'static str,
-    /// Its name.
-    pub name: &'static str,
+    /// The object.
+    pub target: Target,
     /// Whether it is not to go before its dependent, if it is deleted in the foreground.
     pub blocked: bool,
 }
@@ -116,28 +150,24 @@ pub struct Owner {
 impl What {
     /// Merges a patch into an object.
     pub fn merge(resource: &str, name: &str, patch: Value) -> Self {
-        Self::Merge(resource.to_owned(), name.to_owned(), patch)
+        Self::Merge(Target::new(resource, name), patch)
+    }
+
+    /// Deletes an object with the kind's own propagation.
+    pub fn delete(resource: &str, name: &str) -> Self {
+        Self::Delete(Target::new(resource, name), json!({}))
     }
 
     /// Deletes an object with the kind's own propagation, and without grace.
     pub fn delete_now(resource: &str, name: &str) -> Self {
-        Self::Delete(resource.to_owned(), name.to_owned(), serde_json::json!({"gracePeriodSeconds": 0}))
+        Self::Delete(Target::new(resource, name), json!({"gracePeriodSeconds": 0}))
     }
-}
 
-/// A step after so many seconds.
-pub fn after(seconds: f64, what: What) -> Step {
-    Step { when: When::After(Duration::from_secs_f64(seconds)), what }
-}
-
-/// A step that long after a node got a `NoExecute` taint.
-pub fn tainted(node: &'static str, seconds: f64, what: What) -> Step {
-    Step { when: When::Tainted(node, Duration::from_secs_f64(seconds)), what }
-}
-
-/// A step once everything is settled.
-pub fn settled(what: What) -> Step {
-    Step { when: When::Settled, what }
+    /// Deletes every object with that label.
+    pub fn delete_all(resource: &str, key: &str, value: &str) -> Self {
+        let (resource, key, value) = (resource.to_owned(), key.to_owned(), value.to_owned());
+        Self::DeleteAll(Labelled { resource, key, value }, json!({}))
+    }
 }
 
 /// Something that holds after every write, whatever goes wrong.

@@ -25,11 +25,12 @@ mod node_lifecycle_invariants;
 mod node_zones;
 mod replicaset;
 mod replicaset_invariants;
+mod rules;
 mod statefulset;
 mod statefulset_deletion;
 mod statefulset_invariants;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
 use common::settings::TunableValue;
 use jiff::Timestamp;
@@ -39,7 +40,7 @@ use sandbox::nodes::{self, Nodes};
 pub(super) use job_history::pods_ended_untracked;
 
 use super::{
-    perturbation::Perturbation,
+    notation::{Notation, Unreadable},
     scenario::{Scenario, Suite},
 };
 
@@ -73,11 +74,30 @@ pub const SUITES: &[&Suite] = &[
     &neighbour::SUITE,
 ];
 
+static SCENARIOS: LazyLock<BTreeMap<&str, Result<Vec<Scenario>, Unreadable>>> =
+    LazyLock::new(|| SUITES.iter().map(|suite| (suite.name, read(suite))).collect());
+
+fn read(suite: &Suite) -> Result<Vec<Scenario>, Unreadable> {
+    Notation::read(suite.text)?.scenarios(suite.name)
+}
+
+/// The scenarios of a suite.
+///
+/// # Errors
+/// Its text cannot be read.
+pub fn of(suite: &Suite) -> Result<&'static [Scenario], Unreadable> {
+    match SCENARIOS.get(suite.name) {
+        Some(Ok(scenarios)) => Ok(scenarios),
+        Some(Err(why)) => Err(why.clone()),
+        None => Ok(&[]),
+    }
+}
+
 /// A scenario by the name `<suite>/<scenario>`.
-pub fn find(name: &str) -> Option<(&'static Suite, Scenario)> {
+pub fn find(name: &str) -> Option<(&'static Suite, &'static Scenario)> {
     let (suite, scenario) = name.split_once('/')?;
     let suite = SUITES.iter().copied().find(|s| s.name == suite)?;
-    let scenario = (suite.scenarios)().into_iter().find(|s| s.name == scenario)?;
+    let scenario = of(suite).ok()?.iter().find(|s| s.name == scenario)?;
     Some((suite, scenario))
 }
 
@@ -91,29 +111,31 @@ pub(super) fn start(suite: &Suite) -> Timestamp {
     Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
+pub(super) fn judges_nodes(suite: &Suite) -> bool {
+    suite.programs.iter().flat_map(|program| program.loops).any(|each| each.name == NODE_LIFECYCLE_LOOP.name)
+}
+
 /// The nodes of a suite. They are quiet when nothing happens, except where somebody judges them by their heartbeats.
 pub(super) fn nodes(suite: &Suite) -> nodes::Builder {
     let has_two_zones =
         [&node_zones::SUITE, &node_zones::LARGE, &node_zones::CAPPED].iter().any(|s| s.name == suite.name);
     let (count, zones) = if has_two_zones { (7, 2) } else { (3, 3) };
-    let mut loops = suite.programs.iter().flat_map(|program| program.loops);
-    let are_judged = loops.any(|each| each.name == NODE_LIFECYCLE_LOOP.name);
-    let heartbeat = are_judged.then_some(Duration::from_secs(10));
+    let heartbeat = judges_nodes(suite).then_some(Duration::from_secs(10));
     let both_families = suite.name == endpointslice::DUAL_STACK.name;
     Nodes::builder().count(count).zones(zones).heartbeat(heartbeat).dual_stack(both_families)
 }
 
-/// The time without a write in which a run with faults ends. It is longer than the longest back-off of a key (1000 s), and than
+/// The time without a write in which a run ends. It is longer than the longest back-off of a key (1000 s), and than
 /// the period of every loop that [`acts_hourly`] does not name.
 const REST: Duration = Duration::from_mins(20);
-/// The same for runs without a fault, and for suites with a loop that may write once an hour.
+/// The same for suites with a loop that may write once an hour.
 const LONG_REST: Duration = Duration::from_hours(1);
 
 /// How long a run of a suite has to rest without a write at its end.
-pub(super) fn rest(suite: &Suite, perturbation: &Perturbation) -> Duration {
+pub(super) fn rest(suite: &Suite) -> Duration {
     let has_long_periods = suite.programs.iter().any(|program| acts_hourly(program.name))
         || suite.tunes.iter().any(|(_, value)| matches!(value, TunableValue::Duration(period) if *period >= REST));
-    if perturbation.0.is_empty() || has_long_periods { LONG_REST } else { REST }
+    if has_long_periods { LONG_REST } else { REST }
 }
 
 /// Whether a program has a loop that may write with a period of up to an hour: cronjob-controller follows schedules, and
@@ -131,4 +153,16 @@ pub(super) fn follows_clocks(suite: &Suite) -> bool {
 /// Whether hostile neighbours are planned for a suite. They can be asked for in any other one.
 pub(super) fn has_neighbours(suite: &Suite) -> bool {
     suite.name == neighbour::SUITE.name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_suite_has_scenarios_that_can_be_read() {
+        for suite in SUITES {
+            assert!(of(suite).is_ok_and(|scenarios| !scenarios.is_empty()), "{}: {:?}", suite.name, of(suite).err());
+        }
+    }
 }

@@ -28,24 +28,21 @@ use sandbox::{Refused, loops::Loops, nodes::Nodes};
 
 /// What nodes are called among the programs.
 pub(super) const NODES: &str = "nodes";
-/// The namespace in which everything happens.
+/// The namespace of what a scenario says of no other namespace.
 pub(super) const NAMESPACE: &str = "default";
 /// In which time a process that is to crash has.
 const PROMPT: Duration = Duration::from_secs(1);
-/// After how long a crashed program is started again.
 const RESTART: Duration = Duration::from_secs(5);
 /// After how long the Lease of a leader that hangs is taken by another: its duration and a try.
 const LEASE: Duration = Duration::from_secs(17);
 /// For how long a leader may write after it renewed its Lease, and how often it does.
 const RENEWED: Duration = Duration::from_secs(10);
 const RENEWAL: Duration = Duration::from_secs(2);
-/// How long a hand-over in order takes.
 const HAND_OVER: Duration = Duration::from_secs(2);
 /// In which time a standby fills its caches, and how long it stands by then if nothing happens.
 const FILLED: Duration = Duration::from_millis(300);
 const STANDS_BY: Duration = Duration::from_mins(10);
 
-/// A process with its loops.
 struct Replica {
     process: Arc<Process>,
     loops: Loops,
@@ -57,20 +54,17 @@ struct Seat {
     incarnations: u32,
     acting: Option<Replica>,
     retired: Vec<Replica>,
-    /// Who holds the Lease.
     leader: Option<Arc<Process>>,
     /// Until when users let no process of the program run.
     stopped_until: Option<Instant>,
 }
 
 impl Seat {
-    /// The replica that a process is.
     fn replica(&self, process: &Process) -> Option<&Replica> {
         self.acting.iter().chain(&self.retired).find(|replica| replica.process.identity == process.identity)
     }
 }
 
-/// Everything that runs.
 pub(super) struct Stage {
     pub(super) hub: Arc<Hub>,
     pub(super) world: Arc<Mutex<World>>,
@@ -110,7 +104,6 @@ impl Stage {
         *self.nodes.lock() = Some(Arc::new(nodes));
     }
 
-    /// Starts every program.
     pub(super) fn start_all(&self) {
         for definition in self.suite.programs {
             self.start(definition.name, true);
@@ -186,7 +179,6 @@ impl Stage {
         settings
     }
 
-    /// Takes the permission to write from a process.
     fn unseat(&self, seat: &Seat, process: &Process) {
         if self.missing(process.program) != Some(Safeguard::Leadership)
             && let Some(replica) = seat.replica(process)
@@ -196,7 +188,6 @@ impl Stage {
         process.depose();
     }
 
-    /// Lets the leader of a program give its Lease up, and says who that was.
     fn depose(&self, program: &str) -> Option<Arc<Process>> {
         let mut seats = self.seats.lock();
         let seat = seats.iter_mut().find(|seat| seat.definition.name == program)?;
@@ -235,7 +226,6 @@ impl Stage {
         self.fill(process.program)
     }
 
-    /// Starts a process of a program if none acts for it; whether that was so.
     fn fill(&self, program: &str) -> bool {
         let of_program = |seat: &&mut Seat| seat.definition.name == program;
         let vacant = self.seats.lock().iter_mut().find(of_program).is_some_and(|seat| seat.acting.is_none());
@@ -245,7 +235,6 @@ impl Stage {
         vacant
     }
 
-    /// What every program says of itself.
     pub(super) fn explain(&self) -> Value {
         let seats = self.seats.lock();
         let said = |seat: &Seat| {
@@ -255,7 +244,6 @@ impl Stage {
         seats.iter().map(said).collect()
     }
 
-    /// Lets the consequences of faults take their time.
     pub(super) async fn attend(self: Arc<Self>, mut news: mpsc::UnboundedReceiver<News>) {
         while let Some(news) = news.recv().await {
             let stage = Arc::clone(&self);
@@ -386,14 +374,12 @@ impl Stage {
         held_since
     }
 
-    /// Whether the leader of a program has crashed.
     fn has_lost_its_leader(&self, program: &str) -> bool {
         let seats = self.seats.lock();
         let seat = seats.iter().find(|seat| seat.definition.name == program);
         seat.is_some_and(|seat| seat.leader.as_ref().is_none_or(|leader| leader.is_dead()))
     }
 
-    /// Whether that process is the one to lead next.
     fn stands_by(&self, program: &str, identity: &str) -> bool {
         let seats = self.seats.lock();
         let seat = seats.iter().find(|seat| seat.definition.name == program);
@@ -459,7 +445,6 @@ impl Stage {
         fixed.then(|| name.clone())
     }
 
-    /// Does what a user does.
     pub(super) async fn perform(self: &Arc<Self>, what: &What) -> Result<(), Refused> {
         if let Some(nodes) = &*self.nodes.lock() {
             users::switch(nodes, what);
@@ -476,7 +461,6 @@ impl Stage {
         users::perform(&self.hub.sandbox, what).await
     }
 
-    /// Lets the process of the suite's own controller hang for that long.
     fn pause(&self, time: Duration) {
         let own = self.suite.programs[0].name;
         let seats = self.seats.lock();
@@ -518,7 +502,6 @@ impl Stage {
         self.world.lock().stops(now, now.checked_add(time).unwrap_or(now));
     }
 
-    /// Ends every process.
     pub(super) fn end(&self) {
         self.seats.lock().clear();
         self.nodes.lock().take();

@@ -21,13 +21,11 @@ impl Digest {
         self.word(bytes.len() as u64);
     }
 
-    /// Takes in a number.
     pub(super) fn word(&mut self, word: u64) {
         self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 ^= self.0 >> 29;
     }
 
-    /// The digest of everything taken in.
     pub(super) fn value(&self) -> u64 {
         self.0
     }

@@ -1,45 +1,46 @@
 //! What users do, as requests to the API server.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Value, json};
 
 use super::{
     json,
-    scenario::{Owner, What},
+    scenario::{Labelled, Owner, Target, What},
     stage::NAMESPACE,
 };
 use sandbox::{Refused, Sandbox, nodes::Nodes};
 
 /// Does what a user does, as the identity that the sandbox acts for.
 pub(super) async fn perform(sandbox: &Sandbox, what: &What) -> Result<(), Refused> {
+    perform_in(sandbox, NAMESPACE, what).await
+}
+
+/// Does what a user does in a namespace. In objects, texts of the form `$configmaps/map:/metadata/uid` stand for what is at that
+/// pointer of that object.
+///
+/// # Errors
+/// What the server refuses.
+pub async fn perform_in(sandbox: &Sandbox, namespace: &str, what: &What) -> Result<(), Refused> {
+    let place = Place { sandbox, namespace };
     match what {
-        What::Create(object) => sandbox.create(object.clone()).await.map(drop),
-        What::Merge(resource, name, patch) => {
-            sandbox.merge(resource, Some(NAMESPACE), name, None, patch.clone()).await.map(drop)
-        }
-        What::MergeStatus(resource, name, patch) => {
-            sandbox.merge(resource, Some(NAMESPACE), name, Some("status"), patch.clone()).await.map(drop)
-        }
-        What::MergeAll(resource, key, value, patch) => {
-            for object in sandbox.list(resource, Some(NAMESPACE)).await? {
-                if json::labels(&object).get(key.as_str()) == Some(&value.as_str()) {
-                    let name = json::name(&object);
-                    sandbox.merge(resource, Some(NAMESPACE), name, None, patch.clone()).await?;
-                }
+        What::Create(object) => sandbox.create(place.resolved(object).await?).await.map(drop),
+        What::Merge(target, patch) => place.merge(target, None, patch).await,
+        What::MergeStatus(target, patch) => place.merge(target, Some("status"), patch).await,
+        What::MergeAll(objects, patch) => {
+            for object in place.list(objects).await? {
+                place.merge(&Target::new(&objects.resource, json::name(&object)), None, patch).await?;
             }
             Ok(())
         }
-        What::Delete(resource, name, options) => {
-            let object = sandbox.get(resource, Some(NAMESPACE), name).await?;
-            delete(sandbox, resource, &object, options).await
-        }
-        What::DeleteAll(resource, key, value, options) => {
-            for object in sandbox.list(resource, Some(NAMESPACE)).await? {
-                let labelled = json::labels(&object).get(key.as_str()) == Some(&value.as_str());
+        What::Delete(target, options) => delete(sandbox, &target.resource, &place.get(target).await?, options).await,
+        What::DeleteAll(objects, options) => {
+            for object in place.list(objects).await? {
                 // Without grace, an object goes that is being deleted already.
-                if labelled && (!json::is_deleting(&object) || options["gracePeriodSeconds"] == 0) {
+                if !json::is_deleting(&object) || options["gracePeriodSeconds"] == 0 {
                     // An item of a list does not say what it is.
-                    let object = sandbox.get(resource, Some(NAMESPACE), json::name(&object)).await?;
-                    delete(sandbox, resource, &object, options).await?;
+                    let object = place.get(&Target::new(&objects.resource, json::name(&object))).await?;
+                    delete(sandbox, &objects.resource, &object, options).await?;
                 }
             }
             Ok(())
@@ -60,20 +61,86 @@ pub(super) async fn perform(sandbox: &Sandbox, what: &What) -> Result<(), Refuse
         | What::Pause(_)
         | What::Stop(_)
         | What::Outage(_) => Ok(()),
-        What::Own(resource, name, owners) => {
+        What::Own(target, owners) => {
             let mut references = Vec::new();
-            for Owner { resource, name, blocked } in owners {
-                let owner = sandbox.get(resource, Some(NAMESPACE), name).await?;
-                references.push(json!({"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name,
+            for Owner { target, blocked } in owners {
+                let owner = place.get(target).await?;
+                references.push(json!({"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": target.name,
                     "uid": json::uid(&owner), "blockOwnerDeletion": blocked}));
             }
-            let patch = json!({"metadata": {"ownerReferences": references}});
-            sandbox.merge(resource, Some(NAMESPACE), name, None, patch).await.map(drop)
+            place.merge(target, None, &json!({"metadata": {"ownerReferences": references}})).await
         }
     }
 }
 
-/// Does to nodes what a user does.
+struct Place<'a> {
+    sandbox: &'a Sandbox,
+    namespace: &'a str,
+}
+
+impl Place<'_> {
+    async fn locate(&self, target: &Target) -> Result<(String, String), Refused> {
+        let namespace = target.namespace.clone().unwrap_or_else(|| self.namespace.to_owned());
+        let name = match target.name.as_str() {
+            "*" => match &*self.sandbox.list(&target.resource, Some(&namespace)).await? {
+                [object] => json::name(object).to_owned(),
+                _ => target.name.clone(),
+            },
+            name => name.to_owned(),
+        };
+        Ok((namespace, name))
+    }
+
+    async fn get(&self, target: &Target) -> Result<Value, Refused> {
+        let (namespace, name) = self.locate(target).await?;
+        self.sandbox.get(&target.resource, Some(&namespace), &name).await
+    }
+
+    async fn list(&self, Labelled { resource, key, value }: &Labelled) -> Result<Vec<Value>, Refused> {
+        let mut objects = self.sandbox.list(resource, Some(self.namespace)).await?;
+        objects.retain(|object| json::labels(object).get(key.as_str()) == Some(&value.as_str()));
+        Ok(objects)
+    }
+
+    async fn merge(&self, target: &Target, subresource: Option<&str>, patch: &Value) -> Result<(), Refused> {
+        let ((namespace, name), patch) = (self.locate(target).await?, self.resolved(patch).await?);
+        self.sandbox.merge(&target.resource, Some(&namespace), &name, subresource, patch).await.map(drop)
+    }
+
+    /// An object in which every text that stands for a field of another object is that field.
+    async fn resolved(&self, object: &Value) -> Result<Value, Refused> {
+        let mut fields = BTreeSet::new();
+        find_references(object, &mut fields);
+        let mut found = BTreeMap::new();
+        for field in fields {
+            let (target, pointer) = field[1..].split_once(":/").unwrap_or((&field[1..], ""));
+            let target = self.get(&Target::read(target)).await?;
+            found.insert(field.clone(), json::at(&target, &format!("/{pointer}")).cloned().unwrap_or_default());
+        }
+        Ok(if found.is_empty() { object.clone() } else { replace_references(object, &found) })
+    }
+}
+
+fn find_references(value: &Value, fields: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) if text.starts_with('$') && text.contains(":/") => _ = fields.insert(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| find_references(item, fields)),
+        Value::Object(members) => members.values().for_each(|member| find_references(member, fields)),
+        _ => {}
+    }
+}
+
+fn replace_references(value: &Value, found: &BTreeMap<String, Value>) -> Value {
+    match value {
+        Value::String(text) => found.get(text).unwrap_or(value).clone(),
+        Value::Array(items) => items.iter().map(|item| replace_references(item, found)).collect(),
+        Value::Object(members) => {
+            members.iter().map(|(key, member)| (key.clone(), replace_references(member, found))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
 pub(super) fn switch(nodes: &Nodes, what: &What) {
     let switched = match what {
         What::Silence(node) => nodes.silence(node),

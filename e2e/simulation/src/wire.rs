@@ -152,7 +152,6 @@ impl Wire {
     }
 }
 
-/// What an admission webhook says.
 const DENIED: &str = "admission webhook \"policy.example.com\" denied the request: not now";
 
 /// The answer of a failure that happens before anything is done.

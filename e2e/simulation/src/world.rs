@@ -9,7 +9,10 @@ use common::clock::Instant;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::json::{is_deleting, number, text, uid};
+use super::{
+    json::{is_deleting, number, text, uid},
+    scenario::Target,
+};
 use sandbox::{Change, Write};
 
 /// What names an object: resource with its group (`replicasets.apps`), namespace, name.
@@ -86,7 +89,6 @@ impl Logged {
     }
 }
 
-/// What a write changed, shortly.
 fn differences(before: &Value, after: &Value) -> String {
     let mut out = Vec::new();
     compare("", before, after, &mut out);
@@ -128,7 +130,6 @@ pub fn qualified(plural: &str, group: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }
 
-/// An object's states, each from when on; none while it is not there.
 type States = Vec<(Instant, Option<Arc<Value>>)>;
 
 /// What a node has said of itself, each time in order.
@@ -136,11 +137,9 @@ type States = Vec<(Instant, Option<Arc<Value>>)>;
 struct Signs {
     /// When it renewed its Lease or wrote anything.
     all: Vec<Instant>,
-    /// When it reported its status.
     reports: Vec<Instant>,
 }
 
-/// The last of these times that is not after another one.
 fn last(times: &[Instant], until: Instant) -> Option<Instant> {
     times[..times.partition_point(|at| *at <= until)].last().copied()
 }
@@ -250,6 +249,13 @@ impl World {
     /// An object.
     pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<&Arc<Value>> {
         self.objects.get(&(resource.to_owned(), namespace.to_owned(), name.to_owned()))?.last()?.1.as_ref()
+    }
+
+    /// An object that a step is about: in a namespace, or cluster-wide.
+    pub fn find(&self, target: &Target) -> Option<&Arc<Value>> {
+        let namespace = target.namespace.as_deref().unwrap_or(super::stage::NAMESPACE);
+        let wide = || self.get(&target.resource, "", &target.name);
+        self.get(&target.resource, namespace, &target.name).or_else(wide)
     }
 
     /// All objects of a resource.

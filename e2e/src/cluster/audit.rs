@@ -19,7 +19,6 @@ use serde_json::json;
 
 /// The user that the API server is for its own requests.
 const LOOPBACK: &str = "system:apiserver";
-/// The verbs of requests as RBAC names them.
 const VERBS: &[&str] =
     &["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "post", "put", "head"];
 
@@ -101,7 +100,6 @@ pub(super) fn policy(unaudited: &str) -> String {
 pub(super) struct Counters(Arc<Mutex<BTreeMap<RequestKey, u64>>>);
 
 impl Counters {
-    /// Counts the entries of a log from now on.
     pub(super) fn follow(log: impl Read + Send + 'static) -> Self {
         let counters = Self::default();
         let counting = counters.clone();
@@ -121,7 +119,6 @@ impl Counters {
         }
     }
 
-    /// All counters.
     pub(super) fn all(&self) -> BTreeMap<RequestKey, u64> {
         self.0.lock().clone()
     }

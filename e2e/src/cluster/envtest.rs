@@ -47,7 +47,6 @@ const ADMIN: &str = "admin";
 /// The group whose members may do everything.
 const MASTERS: &str = "system:masters";
 
-/// A child that does not outlive this.
 struct Killed {
     name: &'static str,
     child: Child,
@@ -81,7 +80,6 @@ impl Killed {
         Ok(Self { name, child: command.spawn().map_err(failed)?, log })
     }
 
-    /// Fails if the child has ended.
     fn check(&mut self) -> Result<(), Error> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -92,7 +90,6 @@ impl Killed {
         }
     }
 
-    /// The end of its log, in one line.
     fn last_words(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().filter(|l| !l.trim().is_empty()).take(5).collect();
@@ -110,7 +107,6 @@ fn number(listener: &TcpListener) -> Result<u16, Error> {
     Ok(address.port())
 }
 
-/// The binaries, if they are here.
 fn assets() -> Result<(PathBuf, PathBuf), Error> {
     let Some(directory) = std::env::var_os(ASSETS_VARIABLE).filter(|d| !d.is_empty()) else {
         return Err(Error::Missing(format!("{ASSETS_VARIABLE} is not set")));
@@ -209,7 +205,6 @@ impl Envtest {
         })
     }
 
-    /// Waits until the API server is ready and has made its own namespaces.
     pub(super) async fn wait(&self, client: &kube::Client, clock: &Clock) -> Result<(), Error> {
         let started = clock.monotonic_now();
         for path in [
@@ -233,17 +228,14 @@ impl Envtest {
         Ok(())
     }
 
-    /// A kubeconfig for the administrator.
     pub(super) fn kubeconfig(&self) -> String {
         self.config(ADMIN, &self.admin)
     }
 
-    /// A kubeconfig for a user without a group.
     pub(super) fn kubeconfig_for(&self, user: &str) -> Result<String, Error> {
         Ok(self.config(user, &self.authority.client(user, None)?))
     }
 
-    /// A kubeconfig for a user that may do everything.
     pub(super) fn privileged_kubeconfig_for(&self, user: &str) -> Result<String, Error> {
         Ok(self.config(user, &self.authority.client(user, Some(MASTERS))?))
     }
@@ -272,7 +264,6 @@ impl Envtest {
         self.requests.as_ref().map(Counters::all)
     }
 
-    /// The processes and their ids.
     pub(super) fn processes(&self) -> Vec<(&'static str, u32)> {
         let process = |process: &Mutex<Killed>| {
             let process = process.lock();

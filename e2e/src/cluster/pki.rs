@@ -7,13 +7,11 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 
-/// A certificate and its key, in PEM.
 pub(super) struct Pair {
     pub(super) certificate: String,
     pub(super) key: String,
 }
 
-/// The authority of one cluster.
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -25,12 +23,10 @@ impl Authority {
         Ok(Self(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?))
     }
 
-    /// Its certificate.
     pub(super) fn pem(&self) -> String {
         self.0.pem()
     }
 
-    /// A serving certificate for the API server on loopback.
     pub(super) fn serving(&self) -> Result<Pair, rcgen::Error> {
         let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
         let mut params = CertificateParams::new(names.map(str::to_owned).to_vec())?;
@@ -38,7 +34,6 @@ impl Authority {
         self.sign(params, "kube-apiserver", ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// A client certificate for a user.
     pub(super) fn client(&self, user: &str, group: Option<&str>) -> Result<Pair, rcgen::Error> {
         let mut params = CertificateParams::new(Vec::new())?;
         if let Some(group) = group {

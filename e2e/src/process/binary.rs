@@ -11,7 +11,6 @@ use parking_lot::Mutex;
 
 use super::{BIN_DIR_VARIABLE, Error};
 
-/// The workspace this program was built from.
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
 
 /// What has been found before: a binary is built once in the life of a program.
@@ -61,11 +60,10 @@ fn search(name: &str) -> Result<PathBuf, Error> {
 }
 
 /// The directory that [`BIN_DIR_VARIABLE`] names, if it is set.
-pub(crate) fn chosen_directory() -> Option<PathBuf> {
+pub fn chosen_directory() -> Option<PathBuf> {
     std::env::var_os(BIN_DIR_VARIABLE).filter(|directory| !directory.is_empty()).map(PathBuf::from)
 }
 
-/// The profile whose binaries are in a directory of cargo's.
 fn profile(directory: &Path) -> &str {
     match directory.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
@@ -94,7 +92,6 @@ pub(crate) fn beside(program: &Path) -> Option<&Path> {
     if directory.file_name().is_some_and(|name| name == "deps") { directory.parent() } else { Some(directory) }
 }
 
-/// Builds a binary into the directory of a profile.
 fn build(cargo: &Path, name: &str, directory: &Path) -> Result<(), String> {
     let target = directory.parent().unwrap_or(directory);
     let mut command = Command::new(cargo);

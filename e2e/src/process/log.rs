@@ -5,7 +5,6 @@ use std::{collections::VecDeque, net::SocketAddr, sync::Arc};
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
-/// How many lines are kept.
 const LINES: usize = 5_000;
 
 /// The newest lines of a process. Cheap to clone; clones are the same log.
@@ -21,7 +20,6 @@ struct Inner {
 }
 
 impl Log {
-    /// Reads a stream to its end, in a task of its own.
     pub(super) fn follow(&self, stream: impl AsyncRead + Unpin + Send + 'static) {
         let log = self.clone();
         tokio::spawn(async move {
@@ -52,7 +50,6 @@ impl Log {
         self.inner.lock().lines.iter().cloned().collect()
     }
 
-    /// The end of the log, in one line.
     pub(super) fn last_words(&self) -> String {
         let inner = self.inner.lock();
         let from = inner.lines.len().saturating_sub(3);
@@ -68,7 +65,6 @@ impl Log {
 /// What the line begins with by which a controller says where it serves for local use.
 const SERVING: &str = "Serving without TLS";
 
-/// The address in the line that says where diagnostics are served.
 fn debug_address(line: &str) -> Option<SocketAddr> {
     if !line.contains(SERVING) {
         return None;

@@ -50,7 +50,6 @@ impl Received {
     }
 }
 
-/// The inodes of the sockets of a process.
 fn sockets(pid: u32) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
     let links = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());

@@ -53,7 +53,6 @@ pub(super) fn context_switches(pid: u32) -> Option<u64> {
     Some(statuses.filter_map(|status| voluntary_switches(&status)).sum())
 }
 
-/// The voluntary context switches in the `status` of a thread.
 fn voluntary_switches(status: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
 }

@@ -6,14 +6,12 @@ use serde_json::Value;
 
 use super::{Context, objects::resources, request::Refused};
 
-/// The number of shown lines of a controller's log.
 const LOG_LINES: usize = 30;
 /// The number of shown objects of a kind. Objects that do not agree with their specs come first.
 const OBJECTS: usize = 40;
 /// The number of objects of a kind for which controllers are asked for explanations.
 const EXPLAINED: usize = 8;
 
-/// Describes the namespace of a test.
 pub(super) async fn namespace(context: &Context) -> String {
     let mut out = format!("--- namespace {} on {}\n", context.namespace(), context.kind().name());
     for resource in [resources::DEPLOYMENTS, resources::REPLICA_SETS, resources::REPLICATION_CONTROLLERS] {
@@ -46,7 +44,6 @@ pub(super) async fn namespace(context: &Context) -> String {
     out
 }
 
-/// The last lines of a log.
 pub(super) fn end_of<L: AsRef<str>>(log: &[L]) -> String {
     log.iter().skip(log.len().saturating_sub(LOG_LINES)).fold(String::new(), |out, line| out + line.as_ref() + "\n")
 }
@@ -75,7 +72,6 @@ fn objects(
     }
 }
 
-/// Whether an object agrees with its spec, according to its status.
 fn is_settled(plural: &str, object: &Value) -> bool {
     let (spec, status) = (&object["spec"], &object["status"]);
     match plural {

@@ -12,20 +12,15 @@ use crate::{
     skips,
 };
 
-/// The file name of kube-controller-manager.
 const PEER: &str = "kube-controller-manager";
-/// The time limit for a process to end.
 const ENDING: Duration = Duration::from_secs(30);
 /// The time in which kube-controller-manager fills its caches.
 const FILLING: Duration = Duration::from_secs(2);
 
 /// A loop that two processes run in turn.
 pub struct Hands {
-    /// The binary of kube-controller-manager, if there is one.
     peer: Option<PathBuf>,
-    /// The program of Nonet.
     program: &'static str,
-    /// The name of the loop.
     name: &'static str,
 }
 

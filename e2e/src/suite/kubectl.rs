@@ -8,7 +8,6 @@ use tokio::process::Command;
 use super::{Context, Failure};
 use crate::tools;
 
-/// How long one run of kubectl may take.
 const KUBECTL_PATIENCE: Duration = Duration::from_secs(120);
 
 /// The first minor version of kubectl that encodes a Pod template as the API server of 1.36 does. Earlier ones write a creation

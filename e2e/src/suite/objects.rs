@@ -4,49 +4,32 @@ use serde_json::{Value, json};
 
 /// The resources suites work with.
 pub mod resources {
+    #![allow(missing_docs, reason = "a resource has the name of its kind")]
+
     use common::object::Resource;
 
     const fn namespaced(group: &'static str, plural: &'static str, kind: &'static str) -> Resource {
         Resource::namespaced(group, "v1", plural, kind)
     }
 
-    /// Deployments.
     pub const DEPLOYMENTS: Resource = namespaced("apps", "deployments", "Deployment");
-    /// ReplicaSets.
     pub const REPLICA_SETS: Resource = namespaced("apps", "replicasets", "ReplicaSet");
-    /// StatefulSets.
     pub const STATEFUL_SETS: Resource = namespaced("apps", "statefulsets", "StatefulSet");
-    /// DaemonSets.
     pub const DAEMON_SETS: Resource = namespaced("apps", "daemonsets", "DaemonSet");
-    /// ControllerRevisions.
     pub const CONTROLLER_REVISIONS: Resource = namespaced("apps", "controllerrevisions", "ControllerRevision");
-    /// `PersistentVolumeClaims`.
     pub const CLAIMS: Resource = namespaced("", "persistentvolumeclaims", "PersistentVolumeClaim");
-    /// ReplicationControllers.
     pub const REPLICATION_CONTROLLERS: Resource = namespaced("", "replicationcontrollers", "ReplicationController");
-    /// Jobs.
     pub const JOBS: Resource = namespaced("batch", "jobs", "Job");
-    /// CronJobs.
     pub const CRON_JOBS: Resource = namespaced("batch", "cronjobs", "CronJob");
-    /// Services.
     pub const SERVICES: Resource = namespaced("", "services", "Service");
-    /// Endpoints.
     pub const ENDPOINTS: Resource = namespaced("", "endpoints", "Endpoints");
-    /// EndpointSlices.
     pub const ENDPOINT_SLICES: Resource = namespaced("discovery.k8s.io", "endpointslices", "EndpointSlice");
-    /// Pods.
     pub const PODS: Resource = namespaced("", "pods", "Pod");
-    /// Events.
     pub const EVENTS: Resource = namespaced("", "events", "Event");
-    /// `ResourceQuotas`.
     pub const RESOURCE_QUOTAS: Resource = namespaced("", "resourcequotas", "ResourceQuota");
-    /// ServiceAccounts.
     pub const SERVICE_ACCOUNTS: Resource = namespaced("", "serviceaccounts", "ServiceAccount");
-    /// Leases.
     pub const LEASES: Resource = namespaced("coordination.k8s.io", "leases", "Lease");
-    /// Namespaces.
     pub const NAMESPACES: Resource = Resource::cluster_scoped("", "v1", "namespaces", "Namespace");
-    /// Nodes.
     pub const NODES: Resource = Resource::cluster_scoped("", "v1", "nodes", "Node");
 
     /// What a test may leave in its namespace, owners first.
@@ -201,19 +184,16 @@ impl From<Builder> for Value {
     }
 }
 
-/// The uid of the controller of an object.
 pub(super) fn controller_of(object: &Value) -> Option<&str> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     owners.iter().find(|o| o["controller"] == true)?["uid"].as_str()
 }
 
-/// The revision of a ReplicaSet; 0 if it has none.
 pub(super) fn revision(set: &Value) -> u64 {
     let annotation = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
     annotation.and_then(|r| r.parse().ok()).unwrap_or(0)
 }
 
-/// Whether a Deployment is complete and has no Pods but those it wants.
 pub(super) fn is_rolled_out(deployment: &Value) -> bool {
     let (spec, status) = (&deployment["spec"], &deployment["status"]);
     let wanted = spec["replicas"].as_i64().unwrap_or(1);

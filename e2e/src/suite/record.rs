@@ -14,13 +14,11 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{Context, Failure, Outcome, objects::resources};
 
-/// The recorded resources.
 const RECORDED: [Resource; 3] = [resources::DEPLOYMENTS, resources::REPLICA_SETS, resources::PODS];
 
 /// The time limit for the event of an object that was already read.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// A task that collects the events of a watch.
 type Following = JoinHandle<Result<Vec<Seen>, Failure>>;
 
 /// A running recording.
@@ -141,7 +139,6 @@ struct Watch {
     api: Api,
     resource: Resource,
     namespace: String,
-    /// The version up to which all events have arrived.
     reached: u64,
     seen: Vec<Seen>,
 }

@@ -21,93 +21,119 @@ use crate::{
     sandbox, skips,
 };
 
-/// The default number of concurrent tests, which is high because tests mostly wait. `--test-threads` sets it.
+/// The default number of concurrent tests, which is high because tests mostly wait.
 const TESTS_AT_ONCE: usize = 8;
-/// The time limit for a controller to become ready or to end.
 const CONTROLLER_PATIENCE: Duration = Duration::from_secs(60);
-/// The environment variable that keeps suites from starting controllers.
 const CONTROLLERS_VARIABLE: &str = "NONET_CONTROLLERS";
-
-/// One test.
-#[derive(Clone, Copy)]
-pub struct Test {
-    name: &'static str,
-    run: TestFn,
-    kinds: &'static [Kind],
-    needs: Option<Condition>,
-}
 
 /// A condition of a test besides the kind of cluster. The error names the missing part.
 pub type Condition = fn() -> Result<(), String>;
 
-impl Test {
-    /// A test for every kind of cluster.
-    pub const fn new(name: &'static str, run: TestFn) -> Self {
-        Self { name, run, kinds: &[Kind::Sandbox, Kind::Envtest, Kind::Kubeconfig], needs: None }
+/// The kinds of clusters on which a test runs, and its condition.
+#[derive(Clone, Copy)]
+pub struct Requirements {
+    kinds: &'static [Kind],
+    condition: Option<Condition>,
+}
+
+/// Every kind of cluster.
+pub const EVERYWHERE: Requirements = Requirements::kinds(&[Kind::Sandbox, Kind::Envtest, Kind::Kubeconfig]);
+/// Clusters whose nodes follow scripts, and on which only the controllers of the suite act.
+pub const SIMULATED: Requirements = Requirements::kinds(&[Kind::Sandbox, Kind::Envtest]);
+/// The sandbox alone.
+pub const SANDBOX: Requirements = Requirements::kinds(&[Kind::Sandbox]);
+/// A real API server with simulated nodes.
+pub const ENVTEST: Requirements = Requirements::kinds(&[Kind::Envtest]);
+
+impl Requirements {
+    const fn kinds(kinds: &'static [Kind]) -> Self {
+        Self { kinds, condition: None }
     }
 
-    /// A test for some kinds of clusters; ignored on others.
-    #[must_use]
-    pub const fn only(self, kinds: &'static [Kind]) -> Self {
-        Self { kinds, ..self }
-    }
-
-    /// A test with a condition. If the condition is not met, the test is ignored and the reason is printed.
+    /// Adds a condition. If the condition is not met, the test is ignored and the reason is printed.
     #[must_use]
     pub const fn needs(self, condition: Condition) -> Self {
-        Self { needs: Some(condition), ..self }
+        Self { condition: Some(condition), ..self }
     }
 
-    /// Its name within the suite.
-    pub(super) fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// The reason why it cannot run on this kind of cluster.
+    /// The reason why the test cannot run on this kind of cluster.
     fn other_kind(&self, kind: Kind) -> Option<String> {
         let kinds = || self.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
         (!self.kinds.contains(&kind)).then(|| format!("it needs NONET_CLUSTER={}", kinds()))
     }
 
-    /// The missing part of its condition.
     fn missing(&self) -> Option<String> {
-        self.needs.and_then(|condition| condition().err())
+        self.condition.and_then(|condition| condition().err())
     }
+}
+
+/// One test.
+#[derive(Clone, Copy)]
+pub struct Test {
+    /// Its name within the suite.
+    pub name: &'static str,
+    /// Its function.
+    pub run: TestFn,
+    /// Where it runs.
+    pub requirements: Requirements,
+}
+
+/// The tests with the names of these functions, by their [`Requirements`]: `scenes! { SIMULATED => scales rolls_back; }`.
+#[macro_export]
+macro_rules! scenes {
+    ($($requirements:expr => $($scene:ident)+;)*) => {
+        vec![$($($crate::suite::Test {
+            name: stringify!($scene),
+            run: |context| Box::pin($scene(context)),
+            requirements: $requirements,
+        },)+)*]
+    };
 }
 
 /// A suite.
 pub struct Suite {
-    /// Its name in the output.
-    pub name: &'static str,
-    /// The controllers under test, with their flags.
-    pub controllers: &'static [(&'static str, &'static [&'static str])],
-    /// Whether its tests start their controllers themselves ([`Context::start`]).
-    pub starts_its_own: bool,
+    pub(super) name: &'static str,
+    /// The controllers under test, with their flags. Without any, the tests start their controllers ([`Context::start`]).
+    controllers: &'static [(&'static str, &'static [&'static str])],
     /// Sets up the builder of its cluster.
-    pub cluster: fn(cluster::Builder) -> cluster::Builder,
-    /// The number of concurrent tests; 8 for `None`. `--test-threads` takes precedence.
-    pub at_once: Option<usize>,
-    /// Its tests.
-    pub tests: Vec<Test>,
+    cluster: fn(cluster::Builder) -> cluster::Builder,
+    /// The number of concurrent tests. `--test-threads` takes precedence.
+    at_once: usize,
+    pub(super) tests: Vec<Test>,
 }
 
-/// Runs the tests of a suite that the command line asks for, and ends with the code `cargo test` expects.
-pub fn run(suite: &Suite) -> ExitCode {
-    run_with(suite, Arguments::from_args(), "")
+impl Suite {
+    /// A suite on an ordinary cluster, with eight concurrent tests.
+    pub fn new(
+        name: &'static str,
+        controllers: &'static [(&'static str, &'static [&'static str])],
+        tests: Vec<Test>,
+    ) -> Self {
+        Self { name, controllers, cluster: |cluster| cluster, at_once: TESTS_AT_ONCE, tests }
+    }
+
+    /// Sets up the builder of its cluster.
+    #[must_use]
+    pub fn cluster(self, cluster: fn(cluster::Builder) -> cluster::Builder) -> Self {
+        Self { cluster, ..self }
+    }
+
+    /// Sets the number of concurrent tests.
+    #[must_use]
+    pub fn at_once(self, at_once: usize) -> Self {
+        Self { at_once, ..self }
+    }
 }
 
-/// The same with parsed arguments; `prefix` precedes the name of each test.
-pub(super) fn run_with(suite: &Suite, mut arguments: Arguments, prefix: &str) -> ExitCode {
-    arguments.test_threads = arguments.test_threads.or(suite.at_once).or(Some(TESTS_AT_ONCE));
+/// Runs the tests of a suite that the command line asks for. The name of a test is `<suite>::<test>`.
+pub(super) fn run(suite: &Suite, mut arguments: Arguments) -> ExitCode {
+    arguments.test_threads = arguments.test_threads.or(Some(suite.at_once));
     // `RUST_LOG=debug`, `RUST_LOG=common=trace,warn`
     let wanted = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     tracing_subscriber::registry()
         .with(lines.with_filter(wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN))))
         .init();
-    if arguments.list {
-        return libtest_mimic::run(&arguments, trials(suite, prefix, &State::NotStarted)).exit_code();
-    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return give_up(suite, &format!("no runtime: {error}")),
@@ -116,13 +142,13 @@ pub(super) fn run_with(suite: &Suite, mut arguments: Arguments, prefix: &str) ->
         Ok(shared) => shared,
         Err(StartError::Skip(why)) => {
             eprintln!("suite {}: {why}", suite.name);
-            return libtest_mimic::run(&arguments, trials(suite, prefix, &State::Skipped)).exit_code();
+            return libtest_mimic::run(&arguments, trials(suite, &State::Skipped)).exit_code();
         }
         Err(StartError::Failed(why)) => return give_up(suite, &why),
     };
     let shared = Arc::new(shared);
     let state = State::Running(runtime.handle().clone(), Arc::clone(&shared));
-    let conclusion = libtest_mimic::run(&arguments, trials(suite, prefix, &state));
+    let conclusion = libtest_mimic::run(&arguments, trials(suite, &state));
     drop(state);
     match end(&runtime, shared) {
         Ok(()) => conclusion.exit_code(),
@@ -141,7 +167,6 @@ enum StartError {
 }
 
 enum State {
-    NotStarted,
     Skipped,
     Running(Handle, Arc<Shared>),
 }
@@ -155,7 +180,7 @@ async fn start(suite: &Suite) -> Result<Shared, StartError> {
     })?;
     let mut controllers = Vec::new();
     if has_controllers() {
-        if suite.starts_its_own {
+        if suite.controllers.is_empty() {
             let why = format!("skipped: {CONTROLLERS_VARIABLE}=none, and its tests start controllers of their own");
             return Err(StartError::Skip(why));
         }
@@ -171,7 +196,6 @@ async fn start(suite: &Suite) -> Result<Shared, StartError> {
     Ok(Shared { cluster, controllers, client })
 }
 
-/// Whether the controllers already run in the cluster.
 fn has_controllers() -> bool {
     std::env::var(CONTROLLERS_VARIABLE).is_ok_and(|v| v == "none")
 }
@@ -198,25 +222,23 @@ pub(super) async fn controller(
     Ok(process)
 }
 
-fn trials(suite: &Suite, prefix: &str, state: &State) -> Vec<Trial> {
+fn trials(suite: &Suite, state: &State) -> Vec<Trial> {
     let trial = |test: &Test| {
         let test = *test;
-        let name = format!("{prefix}{}", test.name);
+        let name = format!("{}::{}", suite.name, test.name);
         let State::Running(handle, shared) = state else {
-            let ignored = matches!(state, State::Skipped);
-            let run = || Err(Failed::from("there is no cluster to run on"));
-            return Trial::test(name, run).with_ignored_flag(ignored);
+            return Trial::test(name, || Err(Failed::from("there is no cluster to run on"))).with_ignored_flag(true);
         };
-        let record = format!("{}::{}", suite.name, test.name);
+        let record = name.clone();
         let kind = shared.cluster.kind();
-        let other_kind = test.other_kind(kind);
+        let other_kind = test.requirements.other_kind(kind);
         // Elsewhere, what runs on the sandbox alone has usually run before.
         if other_kind.is_some() && kind == Kind::Sandbox {
             skips::note(&record, other_kind.as_deref());
         }
         let (handle, shared) = (handle.clone(), Arc::clone(shared));
         let run = move || {
-            let missing = test.missing();
+            let missing = test.requirements.missing();
             skips::note(&record, missing.as_deref());
             match missing {
                 Some(why) => Ok(Completion::ignored_with(why)),
@@ -231,7 +253,6 @@ fn trials(suite: &Suite, prefix: &str, state: &State) -> Vec<Trial> {
     suite.tests.iter().map(trial).collect()
 }
 
-/// Runs one test in its own namespace, and deletes the namespace afterwards.
 async fn attempt(test: Test, shared: Arc<Shared>) -> Outcome {
     let context = Context::new(shared, test.name).await?;
     let result = AssertUnwindSafe((test.run)(context.clone())).catch_unwind().await;
@@ -248,7 +269,6 @@ async fn attempt(test: Test, shared: Arc<Shared>) -> Outcome {
     cleaned.map_err(|error| Failure(format!("the test passed, but its objects could not be deleted: {error}")))
 }
 
-/// Stops the controllers by SIGTERM, and then the cluster.
 fn end(runtime: &Runtime, shared: Arc<Shared>) -> Outcome {
     let Some(shared) = Arc::into_inner(shared) else { return Err(Failure::new("a test still holds the cluster")) };
     runtime.block_on(async {
@@ -271,12 +291,10 @@ mod tests {
 
     #[test]
     fn a_test_that_lacks_what_it_needs_says_so() {
-        let test = Test::new("any", |_| Box::pin(async { Ok(()) }));
-        assert_eq!(test.missing(), None);
-        assert_eq!(test.needs(|| Ok(())).missing(), None);
-        assert_eq!(
-            test.needs(|| Err("there is no compass".to_owned())).missing().as_deref(),
-            Some("there is no compass")
-        );
+        assert_eq!(EVERYWHERE.missing(), None);
+        assert_eq!(EVERYWHERE.needs(|| Ok(())).missing(), None);
+        let lacking = EVERYWHERE.needs(|| Err("there is no compass".to_owned()));
+        assert_eq!(lacking.missing().as_deref(), Some("there is no compass"));
+        assert_eq!(SANDBOX.other_kind(Kind::Envtest).as_deref(), Some("it needs NONET_CLUSTER=sandbox"));
     }
 }

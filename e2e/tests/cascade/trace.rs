@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sandbox::Change;
 use serde_json::Value;
 
-use crate::World;
+use super::World;
 
 /// What an object went through as far as its deletion goes, and which objects ended in which order. The random ends of the
 /// names of Pods are left out, so objects that differ in nothing else are told as often as there are of them.

@@ -10,11 +10,11 @@ use std::{
 use e2e::skips;
 use serde_json::{Value, json};
 
-use crate::{
+use super::{
     alerts, all_alerts,
-    kustomize::Kustomize,
+    kustomize::{self, needs_kubectl},
     metrics, names,
-    overlays::{deploy, of_kind},
+    overlays::of_kind,
     page, root, yaml,
 };
 
@@ -129,8 +129,8 @@ fn alerts_keep_clusters_and_namespaces_apart() {
 
 #[test]
 fn prometheus_finds_replicas_by_their_pods() {
-    let mut kustomize = Kustomize::default();
-    let monitored = kustomize.build(&deploy("overlays/monitored"));
+    needs_kubectl!();
+    let monitored = kustomize::build("overlays/monitored");
     assert!(of_kind(&monitored, "Service").is_empty(), "EndpointSlices are written by one of the scraped controllers");
     let [monitor] = of_kind(&monitored, "PodMonitor")[..] else { panic!("one PodMonitor") };
     let selector = &monitor["spec"]["selector"];
@@ -144,7 +144,7 @@ fn prometheus_finds_replicas_by_their_pods() {
     };
     let port = &monitor["spec"]["podMetricsEndpoints"][0]["port"];
     for path in ["overlays/default", "overlays/shadow"] {
-        let objects = kustomize.build(&deploy(path));
+        let objects = kustomize::build(path);
         let deployments = of_kind(&objects, "Deployment");
         assert_eq!(deployments.len(), names().len(), "{path}");
         for deployment in deployments {
@@ -155,7 +155,7 @@ fn prometheus_finds_replicas_by_their_pods() {
     }
     // They listen on loopback only.
     for path in ["overlays/rescue", "static-pods"] {
-        for pod in of_kind(&kustomize.build(&deploy(path)), "Pod") {
+        for pod in of_kind(&kustomize::build(path), "Pod") {
             assert!(!is_selected(&pod["metadata"]["labels"]), "{path}: {}", pod["metadata"]["name"]);
         }
     }

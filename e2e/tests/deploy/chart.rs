@@ -10,11 +10,9 @@ use std::{
 use e2e::skips;
 use serde_json::{Value, json};
 
-use crate::{
-    kustomize::{Kustomize, Rendered},
-    names,
-    overlays::{deploy, documents},
-    root, text, yaml,
+use super::{
+    kustomize::{self, Rendered, documents, needs_kubectl},
+    names, root, text, yaml,
 };
 
 /// Labels that Helm's objects have in addition to those of the overlays.
@@ -84,6 +82,7 @@ fn comparable(objects: Rendered) -> Rendered {
 
 #[test]
 fn the_chart_renders_what_the_overlays_render() {
+    needs_kubectl!();
     if !is_installed("the_chart_renders_what_the_overlays_render") {
         return;
     }
@@ -111,7 +110,6 @@ fn the_chart_renders_what_the_overlays_render() {
         ),
         ("kind/controllers", "kube-system", strings(&["anyNode=true", "leadAtOnce=true"])),
     ];
-    let mut kustomize = Kustomize::default();
     for (path, namespace, values) in choices {
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
         let chart = template(namespace, &values).unwrap().unwrap();
@@ -120,7 +118,7 @@ fn the_chart_renders_what_the_overlays_render() {
             assert_eq!(labels["app.kubernetes.io/managed-by"], "Helm", "{path}: {kind} {name}");
             assert_ne!(kind, "Lease", "{path}: an upgrade would take it from its leader");
         }
-        let (chart, overlay) = (comparable(chart), comparable(kustomize.build(&deploy(path))));
+        let (chart, overlay) = (comparable(chart), comparable(kustomize::build(path)));
         assert_eq!(chart.keys().collect::<Vec<_>>(), overlay.keys().collect::<Vec<_>>(), "{path}");
         for (id, object) in chart {
             assert_eq!(object, overlay[&id], "{path}: {id:?}");

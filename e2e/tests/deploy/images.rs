@@ -11,7 +11,7 @@ use std::{
 use e2e::skips;
 use serde_json::{Value, json};
 
-use crate::{names, root, text, yaml};
+use super::{names, root, text, yaml};
 
 /// An empty directory.
 fn directory(name: &str) -> PathBuf {

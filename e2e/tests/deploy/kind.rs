@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use crate::{
+use super::{
     images::{program, run, script},
     names, root,
 };

@@ -3,17 +3,16 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
-    process::Command,
+    path::PathBuf,
 };
 
 use common::app::{self, ParsedCommandLine};
-use e2e::{controllers, skips};
+use e2e::controllers;
 use serde_json::{Value, json};
 
-use crate::{
+use super::{
     directories,
-    kustomize::{Kustomize, Rendered},
+    kustomize::{self, Rendered, needs_kubectl},
     names, root, strings, yaml,
 };
 
@@ -309,10 +308,10 @@ fn check_roles(objects: &Rendered, controller: &str, shadow: bool, account: &Val
 
 #[test]
 fn every_overlay_keeps_its_promises() {
-    let mut kustomize = Kustomize::default();
+    needs_kubectl!();
     for (path, expected) in expectations() {
         println!("{path}");
-        check(&kustomize.build(&deploy(path)), &expected);
+        check(&kustomize::build(path), &expected);
     }
 }
 
@@ -328,19 +327,13 @@ fn every_kustomization_is_looked_at() {
     }
 }
 
-/// Orders of a list in which every member comes directly before every other one, at the beginning and at the end.
+/// Orders of a list in which every member comes directly before every other one: 0, 1, n-1, 2, n-2, ... and its shifts, for an even
+/// n (Williams). For an odd number of members, one place is empty.
 fn orders<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
-    let mut out = Vec::new();
-    for first in 0..items.len() {
-        for second in (0..items.len()).filter(|second| *second != first) {
-            let others = items.iter().enumerate().filter(|(place, _)| ![first, second].contains(place));
-            let others: Vec<T> = others.map(|(_, item)| item.clone()).collect();
-            let pair = [items[first].clone(), items[second].clone()];
-            out.push(pair.iter().chain(&others).cloned().collect());
-            out.push(others.iter().rev().chain(&pair).cloned().collect());
-        }
-    }
-    out
+    let count = items.len().next_multiple_of(2);
+    let first = |at: usize| if at % 2 == 1 { at.div_ceil(2) } else { count - at / 2 };
+    let shifted = |shift: usize| (0..count).filter_map(|at| items.get((first(at) + shift) % count).cloned()).collect();
+    (0..count).map(shifted).collect()
 }
 
 /// An overlay in `deploy/overlays/default` with other lists.
@@ -365,8 +358,8 @@ fn components() -> Vec<String> {
 
 #[test]
 fn the_order_of_resources_and_components_changes_nothing() {
-    let mut kustomize = Kustomize::default();
-    let directory = deploy("overlays/default");
+    needs_kubectl!();
+    let directory = "overlays/default";
     let expected = Expected {
         namespace: "elsewhere",
         shadows: chosen(&["replicaset", "gc", "job"]),
@@ -377,32 +370,27 @@ fn the_order_of_resources_and_components_changes_nothing() {
     let resources = everything();
     let components = components();
     assert!(components.len() >= 5, "{components:?}");
-    let first = kustomize.render(&directory, &overlay(&resources, &components));
-    check(&first, &expected);
-    let mut rotated = (resources.clone(), components.clone());
-    for _ in &resources {
-        rotated.0.rotate_left(1);
-        rotated.1.rotate_left(1);
-        let rendered = kustomize.render(&directory, &overlay(&rotated.0, &rotated.1));
-        assert!(rendered == first, "{rotated:?} renders something else");
-    }
-    // Every component before and after every other one, over what differs among controllers.
-    let few: Vec<String> =
-        resources.into_iter().filter(|path| path.contains("/job-") || path.contains("/gc-")).collect();
-    let first = kustomize.render(&directory, &overlay(&few, &components));
-    for order in orders(&components) {
-        let rendered = kustomize.render(&directory, &overlay(&few, &order));
-        assert!(rendered == first, "{order:?} renders something else");
+    let overlay_of =
+        |resources: &[String], components: &[String]| kustomize::texts(directory, &overlay(resources, components));
+    check(&kustomize::render(directory, &overlay(&resources, &components)), &expected);
+    let first = overlay_of(&resources, &components);
+    let orders = orders(&components);
+    let pairs: BTreeSet<_> = orders.iter().flat_map(|order| order.windows(2)).collect();
+    assert_eq!(pairs.len(), components.len() * (components.len() - 1));
+    let mut rotated = resources.clone();
+    for order in orders {
+        rotated.rotate_left(1);
+        assert!(overlay_of(&rotated, &order) == first, "{order:?} of {rotated:?} render something else");
     }
 }
 
 #[test]
 fn another_namespace_is_one_line() {
-    let mut kustomize = Kustomize::default();
+    needs_kubectl!();
     for (path, expected) in expectations() {
-        let mut kustomization = kustomize.kustomization(&deploy(path));
+        let mut kustomization = kustomize::kustomization(path);
         kustomization["namespace"] = "elsewhere".into();
-        check(&kustomize.render(&deploy(path), &kustomization), &Expected { namespace: "elsewhere", ..expected });
+        check(&kustomize::render(path, &kustomization), &Expected { namespace: "elsewhere", ..expected });
     }
 }
 
@@ -418,10 +406,10 @@ fn containers(objects: &Rendered) -> Vec<&Value> {
 /// or take the place of a live one, or the argument that leads without a release.
 #[test]
 fn nothing_that_is_applied_leads_by_itself_except_for_clusters_without_the_built_in_loops() {
-    let mut kustomize = Kustomize::default();
+    needs_kubectl!();
     let parts = names().into_iter().map(|name| format!("controllers/{name}/rescue"));
     for path in expectations().into_keys().chain(OTHERS).map(str::to_owned).chain(parts) {
-        let objects = kustomize.build(&deploy(&path));
+        let objects = kustomize::build(&path);
         assert!(of_kind(&objects, "Lease").is_empty(), "{path}");
         for container in containers(&objects) {
             let leads_at_once = strings(&container["args"]).contains(&LEAD_AT_ONCE);
@@ -455,14 +443,14 @@ fn nothing_that_is_applied_leads_by_itself_except_for_clusters_without_the_built
 
 #[test]
 fn lead_at_once_reaches_every_process_that_takes_part_in_elections() {
-    let mut kustomize = Kustomize::default();
+    needs_kubectl!();
     for path in ["overlays/default", "overlays/shadow", "overlays/rescue", "static-pods"] {
-        let mut kustomization = kustomize.kustomization(&deploy(path));
+        let mut kustomization = kustomize::kustomization(path);
         let images = strings(&kustomization["components"]).into_iter().map(str::to_owned);
         let component =
             if path == "static-pods" { "../components/lead-at-once" } else { "../../components/lead-at-once" };
         kustomization["components"] = images.chain([component.to_owned()]).collect();
-        let objects = kustomize.render(&deploy(path), &kustomization);
+        let objects = kustomize::render(path, &kustomization);
         let containers = containers(&objects);
         assert!(containers.len() >= 4, "{path}");
         for container in containers {
@@ -476,7 +464,8 @@ fn lead_at_once_reaches_every_process_that_takes_part_in_elections() {
 /// One `kubectl apply -f default.yaml -l app.kubernetes.io/name=NAME` upgrades one controller with all that it needs.
 #[test]
 fn the_label_of_a_controller_selects_all_its_objects_in_a_file_of_a_release() {
-    let objects = Kustomize::default().build(&deploy("overlays/default"));
+    needs_kubectl!();
+    let objects = kustomize::build("overlays/default");
     let mut selected = 0;
     for name in names() {
         let own: BTreeSet<&str> = objects
@@ -513,8 +502,8 @@ fn loopback_port(controller: &str, pod: &Value) -> u64 {
 
 #[test]
 fn static_pods_need_nothing_but_a_kubelet_and_a_kubeconfig() {
-    let mut kustomize = Kustomize::default();
-    let manifests = kustomize.build(&deploy("static-pods"));
+    needs_kubectl!();
+    let manifests = kustomize::build("static-pods");
     let mut ports = BTreeSet::new();
     for name in names() {
         let pod = find(&manifests, "Pod", &format!("nonet-{name}").into());
@@ -544,7 +533,8 @@ fn static_pods_need_nothing_but_a_kubelet_and_a_kubeconfig() {
 
 #[test]
 fn the_scrape_configuration_has_the_port_of_every_static_pod() {
-    let manifests = Kustomize::default().build(&deploy("static-pods"));
+    needs_kubectl!();
+    let manifests = kustomize::build("static-pods");
     let ports: BTreeMap<String, String> = manifests
         .values()
         .map(|pod| {
@@ -571,16 +561,16 @@ fn the_scrape_configuration_has_the_port_of_every_static_pod() {
 
 #[test]
 fn the_rights_of_static_pods_are_those_of_deployments() {
-    let mut kustomize = Kustomize::default();
-    let mut all = kustomize.build(&deploy("overlays/default"));
+    needs_kubectl!();
+    let mut all = kustomize::build("overlays/default");
     all.retain(|(kind, _), _| !matches!(kind.as_str(), "Deployment" | "PodDisruptionBudget" | "NetworkPolicy"));
-    assert!(kustomize.build(&deploy("overlays/static-pods")) == all);
+    assert!(kustomize::build("overlays/static-pods") == all);
 }
 
 #[test]
 fn rescue_needs_no_controller_no_network_plugin_and_no_ready_node() {
-    let mut kustomize = Kustomize::default();
-    let static_pods = kustomize.build(&deploy("static-pods"));
+    needs_kubectl!();
+    let static_pods = kustomize::build("static-pods");
     let dead_cluster = || chosen(&["daemonset", "deployment", "node-lifecycle", "replicaset"]);
     // The rescue, the overlay with its ServiceAccounts, the controllers in both.
     let mut all = vec![
@@ -594,8 +584,8 @@ fn rescue_needs_no_controller_no_network_plugin_and_no_ready_node() {
     }
     assert!(all.len() > 5);
     for (path, beside, controllers, nodes) in all {
-        let pods = kustomize.build(&deploy(&path));
-        let accounts = kustomize.build(&deploy(beside));
+        let pods = kustomize::build(&path);
+        let accounts = kustomize::build(beside);
         let rescued: BTreeSet<String> =
             pods.values().map(|pod| pod["metadata"]["labels"][NAME].as_str().unwrap().to_owned()).collect();
         assert_eq!(rescued, controllers, "{path}");
@@ -631,11 +621,11 @@ fn rescue_needs_no_controller_no_network_plugin_and_no_ready_node() {
 
 #[test]
 fn a_controller_uses_the_same_wherever_it_runs() {
-    let mut kustomize = Kustomize::default();
-    let deployments = kustomize.build(&deploy("overlays/default"));
+    needs_kubectl!();
+    let deployments = kustomize::build("overlays/default");
     let rescues = names().into_iter().map(|name| format!("controllers/{name}/rescue"));
     for path in rescues.chain(["static-pods".to_owned()]) {
-        for pod in kustomize.build(&deploy(&path)).values() {
+        for pod in kustomize::build(&path).values() {
             let name = pod["metadata"]["labels"][NAME].as_str().unwrap();
             let deployment = find(&deployments, "Deployment", &format!("nonet-{name}").into());
             let template = &deployment["spec"]["template"]["spec"];
@@ -646,6 +636,7 @@ fn a_controller_uses_the_same_wherever_it_runs() {
 
 #[test]
 fn images_are_set_in_one_place() {
+    needs_kubectl!();
     for (component, prefix) in [("images", UNPUBLISHED.to_owned()), ("shadow-images", format!("{UNPUBLISHED}/shadow"))]
     {
         let images = &yaml(&format!("components/{component}/kustomization.yaml"))[0]["images"];
@@ -654,9 +645,8 @@ fn images_are_set_in_one_place() {
         assert_eq!(listed, names().iter().map(|name| format!("{prefix}/{name}")).collect());
     }
     // As a release sets them.
-    let mut kustomize = Kustomize::default();
     for path in ["overlays/default", "overlays/shadow", "overlays/rescue", "static-pods"] {
-        let mut kustomization = kustomize.kustomization(&deploy(path));
+        let mut kustomization = kustomize::kustomization(path);
         let digest = format!("sha256:{}", "0".repeat(64));
         // As if the components had not set any name yet.
         let components = strings(&kustomization["components"]).into_iter().filter(|path| !path.ends_with("images"));
@@ -670,7 +660,7 @@ fn images_are_set_in_one_place() {
                 })
             })
             .collect();
-        for object in kustomize.render(&deploy(path), &kustomization).values() {
+        for object in kustomize::render(path, &kustomization).values() {
             let pod = match object["kind"].as_str().unwrap() {
                 "Pod" => &object["spec"],
                 "Deployment" => &object["spec"]["template"]["spec"],
@@ -692,11 +682,11 @@ fn kinds_deleted() -> BTreeSet<String> {
 
 #[test]
 fn one_command_by_labels_removes_one_controller() {
-    let mut kustomize = Kustomize::default();
+    needs_kubectl!();
     let kinds = kinds_deleted();
     for name in names() {
-        let mut objects = kustomize.build(&deploy(&format!("controllers/{name}")));
-        let absence = kustomize.build(&deploy(&format!("controllers/{name}/absence")));
+        let mut objects = kustomize::build(&format!("controllers/{name}"));
+        let absence = kustomize::build(&format!("controllers/{name}/absence"));
         objects.extend(absence);
         assert!(objects.len() >= 9, "{name}");
         for ((kind, object), value) in objects {
@@ -712,30 +702,27 @@ fn one_command_by_labels_removes_one_controller() {
 
 #[test]
 fn a_component_that_is_listed_twice_changes_nothing() {
-    let mut kustomize = Kustomize::default();
-    let directory = deploy("overlays/default");
+    needs_kubectl!();
     let once = components();
-    let first = kustomize.render(&directory, &overlay(&everything(), &once));
-    for component in ["ha", "images", "shadow-images"] {
-        let twice = once.iter().cloned().chain([format!("../../components/{component}")]).collect::<Vec<_>>();
-        assert!(kustomize.render(&directory, &overlay(&everything(), &twice)) == first, "{component}");
-    }
+    let twice: Vec<String> = ["ha", "images", "shadow-images"].map(|name| format!("../../components/{name}")).into();
+    let of = |components: &[String]| kustomize::texts("overlays/default", &overlay(&everything(), components));
+    assert!(of(&[once.clone(), twice].concat()) == of(&once));
 }
 
 #[test]
 fn installations_in_two_namespaces_share_no_object_of_the_cluster() {
-    let mut kustomize = Kustomize::default();
-    let in_namespace = |kustomize: &mut Kustomize, path: &str, namespace: &str| -> BTreeSet<(String, String)> {
-        let mut kustomization = kustomize.kustomization(&deploy(path));
+    needs_kubectl!();
+    let in_namespace = |path: &str, namespace: &str| -> BTreeSet<(String, String)> {
+        let mut kustomization = kustomize::kustomization(path);
         kustomization["namespace"] = namespace.into();
-        let objects = kustomize.render(&deploy(path), &kustomization);
+        let objects = kustomize::render(path, &kustomization);
         let of_cluster = |kind: &str| matches!(kind, "ClusterRole" | "ClusterRoleBinding" | "FlowSchema");
         objects.into_keys().filter(|(kind, _)| of_cluster(kind)).collect()
     };
-    let collector = in_namespace(&mut kustomize, "examples/garbage-collector", "one");
+    let collector = in_namespace("examples/garbage-collector", "one");
     assert!(collector.len() >= 6, "{collector:?}");
     for path in ["examples/garbage-collector", "overlays/monitored"] {
-        let other = in_namespace(&mut kustomize, path, "two");
+        let other = in_namespace(path, "two");
         // A controller that is installed twice is a mistake, and the later installation takes the rights.
         let shared: BTreeSet<&str> = collector.intersection(&other).map(|(_, name)| name.as_str()).collect();
         // Only one installation lists `components/debug`.
@@ -745,22 +732,22 @@ fn installations_in_two_namespaces_share_no_object_of_the_cluster() {
 
 #[test]
 fn a_namespace_is_made_by_itself_and_keeps_the_standard_that_pods_keep() {
-    let mut kustomize = Kustomize::default();
-    let made = kustomize.build(&deploy("namespace"));
+    needs_kubectl!();
+    let made = kustomize::build("namespace");
     let namespace = find(&made, "Namespace", &"nonet".into());
     assert_eq!(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
     assert_eq!(made.len(), 1);
     // Whatever deletes an overlay or releases its Leases leaves the namespace alone.
     for path in expectations().into_keys().chain(OTHERS).filter(|path| *path != "namespace") {
-        assert!(of_kind(&kustomize.build(&deploy(path)), "Namespace").is_empty(), "{path}");
+        assert!(of_kind(&kustomize::build(path), "Namespace").is_empty(), "{path}");
     }
 }
 
 #[test]
 fn an_alert_for_absence_is_there_exactly_for_controllers_that_are_scraped() {
-    let mut kustomize = Kustomize::default();
+    needs_kubectl!();
     for (path, expected) in expectations() {
-        let objects = kustomize.build(&deploy(path));
+        let objects = kustomize::build(path);
         let alerts: BTreeSet<String> = of_kind(&objects, "PrometheusRule")
             .into_iter()
             .filter_map(|rule| rule["metadata"]["labels"][NAME].as_str())
@@ -773,7 +760,8 @@ fn an_alert_for_absence_is_there_exactly_for_controllers_that_are_scraped() {
 
 #[test]
 fn prometheus_keeps_its_own_token() {
-    let objects = Kustomize::default().build(&deploy("overlays/monitored"));
+    needs_kubectl!();
+    let objects = kustomize::build("overlays/monitored");
     for monitor in of_kind(&objects, "PodMonitor") {
         for endpoint in monitor["spec"]["podMetricsEndpoints"].as_array().unwrap() {
             assert!(endpoint["bearerTokenFile"].is_null(), "{endpoint}");
@@ -795,10 +783,11 @@ fn prometheus_keeps_its_own_token() {
 
 #[test]
 fn readers_of_diagnostics_change_nothing_and_read_no_profiles_of_other_components() {
+    needs_kubectl!();
     let server = fs::read_to_string(root().join("common/service/src/server.rs")).unwrap();
     let with_debug = ["overlays/default", "overlays/single", "overlays/static-pods"].into_iter();
     for path in with_debug.chain(["examples/batch", "examples/garbage-collector", "examples/workloads"]) {
-        let objects = Kustomize::default().build(&deploy(path));
+        let objects = kustomize::build(path);
         let account = "nonet-debug-reader";
         // Tokens are made on demand; no Pod has one.
         assert_eq!(find(&objects, "ServiceAccount", &account.into())["automountServiceAccountToken"], false, "{path}");
@@ -818,71 +807,5 @@ fn readers_of_diagnostics_change_nothing_and_read_no_profiles_of_other_component
         for of_debug in ["explain", "queue", "cache", "graph"].map(|page| format!("/debug/{page}")) {
             assert!(role.to_string().contains(&of_debug), "{path}: {of_debug}");
         }
-    }
-}
-
-/// What kubectl renders; nothing without one.
-fn kubectl(directory: &Path) -> Option<Rendered> {
-    let output = match Command::new("kubectl").arg("kustomize").arg(directory).output() {
-        Ok(output) => output,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
-        Err(error) => panic!("kubectl: {error}"),
-    };
-    assert!(output.status.success(), "{}: {}", directory.display(), String::from_utf8_lossy(&output.stderr));
-    Some(documents(&String::from_utf8(output.stdout).unwrap()))
-}
-
-/// The objects of a file, in its order.
-pub(crate) fn ordered(text: &str) -> Vec<Value> {
-    let objects: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
-    objects.into_iter().filter(|object| !object.is_null()).collect()
-}
-
-/// The objects of a file, by kind and name. There are no two of the same.
-pub(crate) fn documents(text: &str) -> Rendered {
-    let mut out = Rendered::new();
-    for object in ordered(text) {
-        let field = |value: &Value| value.as_str().unwrap().to_owned();
-        let id = (field(&object["kind"]), field(&object["metadata"]["name"]));
-        assert!(out.insert(id.clone(), object).is_none(), "{id:?} twice");
-    }
-    out
-}
-
-fn assert_same(shown: &str, kubectl: &Rendered, own: &Rendered) {
-    assert_eq!(kubectl.keys().collect::<Vec<_>>(), own.keys().collect::<Vec<_>>(), "{shown}");
-    for (id, object) in kubectl {
-        assert_eq!(*object, own[id], "{shown}: {id:?}");
-    }
-}
-
-#[test]
-fn kubectl_renders_the_same() {
-    let mut kustomize = Kustomize::default();
-    let of_one = ["rescue", "absence"].map(|part| format!("controllers/gc-controller/{part}"));
-    for path in expectations().into_keys().chain(OTHERS).map(str::to_owned).chain(of_one) {
-        let path = &*path;
-        let Some(rendered) = kubectl(&deploy(path)) else {
-            skips::note("deploy::kubectl_renders_the_same", Some("kubectl is not installed"));
-            return;
-        };
-        assert_same(path, &rendered, &kustomize.build(&deploy(path)));
-    }
-    skips::note("deploy::kubectl_renders_the_same", None);
-    // Other lists, in some of their orders: kustomize takes relative paths only.
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("overlay");
-    fs::create_dir_all(&directory).unwrap();
-    let directory = directory.canonicalize().unwrap();
-    let up = "../".repeat(directory.components().count() - 1);
-    let there = deploy("").canonicalize().unwrap();
-    let there = format!("{up}{}", there.strip_prefix("/").unwrap().display());
-    let moved = |paths: &[String]| -> Vec<String> { paths.iter().map(|path| path.replace("../..", &there)).collect() };
-    let (resources, mut components) = (everything(), components());
-    for _ in 0..components.len() {
-        components.rotate_left(1);
-        let kustomization = overlay(&moved(&resources), &moved(&components));
-        fs::write(directory.join("kustomization.yaml"), kustomization.to_string()).unwrap();
-        let own = kustomize.render(&deploy("overlays/default"), &overlay(&resources, &components));
-        assert_same(&format!("{components:?}"), &kubectl(&directory).unwrap(), &own);
     }
 }

@@ -7,36 +7,35 @@ use std::{
     process::Command,
 };
 
-use e2e::skips;
 use serde_json::{Value, json};
 
-use crate::{
+use super::{
     directories,
-    kustomize::{Kustomize, Rendered},
+    kustomize::{self, Rendered, documents, needs_kubectl, ordered},
     names,
-    overlays::{OTHERS, check, deploy, documents, expectations, ordered},
+    overlays::{OTHERS, check, expectations},
     root,
 };
 
 /// What each file of `deploy/render` has to contain.
-fn expected(kustomize: &mut Kustomize) -> BTreeMap<String, Rendered> {
+fn expected() -> BTreeMap<String, Rendered> {
     let mut files: BTreeMap<String, Rendered> = BTreeMap::new();
     let is_rendered = |path: &&str| *path != "static-pods" && !path.starts_with("kind/");
     for path in expectations().into_keys().chain(OTHERS).filter(is_rendered) {
         let name = path.replace("overlays/", "").replace("examples/", "example-").replace('/', "-");
-        files.insert(name, kustomize.build(&deploy(path)));
+        files.insert(name, kustomize::build(path));
     }
-    for name in names() {
-        let mut one = |resource: &str, components: &[&str]| {
-            let components: Vec<String> = components.iter().map(|name| format!("../../components/{name}")).collect();
-            let resource = format!("../../controllers/{name}/{resource}");
-            let kustomization = json!({"namespace": "kube-system", "resources": [resource], "components": components});
-            kustomize.render(&deploy("overlays/default"), &kustomization)
-        };
-        files.insert(format!("rescue-{name}"), one("rescue", &["images"]));
-        files.insert(format!("rescue-any-node-{name}"), one("rescue", &["any-node", "images"]));
+    let rescue = names().into_iter().map(|name| format!("../../controllers/{name}/rescue")).collect::<Vec<_>>();
+    for (prefix, components) in [("rescue", &["images"][..]), ("rescue-any-node", &["any-node", "images"])] {
+        let components: Vec<String> = components.iter().map(|name| format!("../../components/{name}")).collect();
+        let kustomization = json!({"namespace": "kube-system", "resources": rescue, "components": components});
+        // Each Pod has a file of its own.
+        for (id, pod) in kustomize::render("overlays/default", &kustomization) {
+            let controller = id.1.strip_prefix("nonet-rescue-").unwrap();
+            files.insert(format!("{prefix}-{controller}"), Rendered::from([(id.clone(), pod)]));
+        }
     }
-    for ((_, name), object) in kustomize.build(&deploy("static-pods")) {
+    for ((_, name), object) in kustomize::build("static-pods") {
         let controller = name.strip_prefix("nonet-").unwrap();
         files.insert(format!("static-pod-{controller}"), Rendered::from([(("Pod".to_owned(), name.clone()), object)]));
     }
@@ -64,12 +63,7 @@ fn rank(object: &Value) -> u32 {
 
 #[test]
 fn one_file_installs_are_what_the_kustomizations_say() {
-    const TEST: &str = "deploy::render::one_file_installs_are_what_the_kustomizations_say";
-    let there = ["kubectl", "kustomize"].iter().any(|name| Command::new(name).arg("version").output().is_ok());
-    skips::note(TEST, (!there).then_some("kubectl is not installed"));
-    if !there {
-        return;
-    }
+    needs_kubectl!();
     let out: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rendered");
     let _ = fs::remove_dir_all(&out);
     let output = Command::new(root().join("deploy/render")).arg(&out).output().unwrap();
@@ -81,7 +75,7 @@ fn one_file_installs_are_what_the_kustomizations_say() {
         let name = path.file_name().unwrap().to_str().unwrap().strip_suffix(".yaml").unwrap().to_owned();
         files.insert(name, fs::read_to_string(path).unwrap());
     }
-    let expected = expected(&mut Kustomize::default());
+    let expected = expected();
     assert_eq!(files.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
     for (name, text) in &files {
         assert!(documents(text) == expected[name], "{name}.yaml is not what its kustomization says");

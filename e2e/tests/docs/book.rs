@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{check, files, markdown, read, root};
+use super::{check, files, markdown, read, root};
 
 const SUMMARY: &str = "docs/SUMMARY.md";
 

@@ -12,7 +12,7 @@ use std::{
     sync::LazyLock,
 };
 
-use crate::{check, files, markdown, read, root};
+use super::{check, files, markdown, read, root};
 
 /// The prefixes of the numbers of claims: one for each page.
 static PREFIXES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {

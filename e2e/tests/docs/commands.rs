@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Pa
 
 use e2e::{controllers, skips};
 
-use crate::{check, files, markdown, pages, read, root};
+use super::{check, files, markdown, pages, read, root};
 
 /// Programs of others, and why their commands are not run.
 const OTHERS: &[(&str, &str)] = &[
@@ -151,44 +151,34 @@ impl Workspace {
 
     fn has_test(&self, package: &str, test: &str) -> bool {
         self.directory(package).is_some_and(|directory| {
+            let manifest = read(&format!("{directory}/Cargo.toml"));
+            if manifest.contains("autotests = false") {
+                return manifest.contains(&format!("[[test]]\nname = \"{test}\"\n"));
+            }
             let tests = root().join(directory).join("tests");
             tests.join(format!("{test}.rs")).exists() || tests.join(test).join("main.rs").exists()
         })
     }
 }
 
-/// The long flags that the help of a program lists.
-fn flags_of_help(help: &str) -> BTreeSet<String> {
-    let words = help.split(|c: char| c.is_whitespace() || ",`[]()=".contains(c));
-    words
-        .filter(|word| word.starts_with("--") && word.len() > 2)
-        .map(|word| word.trim_end_matches('.').to_owned())
-        .collect()
-}
-
-fn help(program: &str) -> BTreeSet<String> {
-    let output = Command::new(program).arg("--help").output().unwrap_or_else(|e| panic!("{program}: {e}"));
-    assert!(output.status.success(), "{program} --help: {output:?}");
-    flags_of_help(&String::from_utf8(output.stdout).unwrap())
-}
-
-/// The flags of the simulation, from the fields of its command line: its program is not built with this crate.
-fn flags_of_simulation() -> BTreeSet<String> {
-    let source = read("e2e/simulation/src/flags.rs");
-    let after = source.split("#[arg(long").skip(1);
-    let field = |text: &str| {
-        let name = text.split_once("pub(super) ").unwrap().1.split_once(':').unwrap().0;
-        format!("--{}", name.replace('_', "-"))
-    };
-    after.map(field).chain(["--help".to_owned()]).collect()
+/// The flags in the source of a command line, from its fields and their aliases: the programs are not built with this crate.
+fn flags_of_source(path: &str) -> BTreeSet<String> {
+    let source = read(path);
+    let fields = source.split("#[arg(long").skip(1).map(|text| text.split_once(")]\n").unwrap());
+    let names = fields.flat_map(|(attribute, field)| {
+        let field = field.trim_start().trim_start_matches("pub(super) ").split_once(':').unwrap().0;
+        let alias = attribute.split_once("alias = \"").map(|(_, rest)| rest.split_once('"').unwrap().0);
+        [Some(field), alias].into_iter().flatten().map(|name| format!("--{}", name.replace('_', "-")))
+    });
+    names.collect::<Vec<_>>().into_iter().chain(["--help".to_owned()]).collect()
 }
 
 /// The flags of a program of the workspace; nothing if it takes none.
 fn flags_of(program: &str) -> BTreeSet<String> {
     match program {
-        "bench" => help(env!("CARGO_BIN_EXE_bench")),
-        "playground" => help(env!("CARGO_BIN_EXE_playground")),
-        "simulate" => flags_of_simulation(),
+        "bench" => flags_of_source("e2e/tools/src/bench/flags.rs"),
+        "playground" => flags_of_source("e2e/tools/src/playground/flags.rs"),
+        "simulate" => flags_of_source("e2e/simulation/src/flags.rs"),
         _ => match controllers::ALL.iter().find(|definition| definition.name == program) {
             Some(definition) => {
                 let command = common::app::clap_command(definition);
@@ -206,6 +196,14 @@ fn check_flags(program: &str, arguments: &[String]) -> Option<String> {
     let flags = arguments.iter().filter(|argument| argument.starts_with("--") && argument.len() > 2);
     let mut names = flags.map(|flag| flag.split_once('=').map_or(flag.as_str(), |(name, _)| name));
     names.find(|name| !known.contains(*name)).map(|name| format!("{program} has no flag {name}"))
+}
+
+/// Whether a test program has a module, by which a command chooses tests.
+fn has_module(directory: &str, test: &str, module: &str) -> bool {
+    let paths =
+        [format!("{test}.rs"), format!("{test}/main.rs")].map(|path| root().join(directory).join("tests").join(path));
+    let mut texts = paths.into_iter().filter_map(|path| fs::read_to_string(path).ok());
+    texts.any(|text| text.contains(&format!("\nmod {module};\n")))
 }
 
 /// What is wrong with a command of cargo.
@@ -261,6 +259,12 @@ fn check_cargo(workspace: &Workspace, words: &[String]) -> Option<String> {
     }
     if let Some(test) = tests.iter().find(|test| !packages.iter().any(|package| workspace.has_test(package, test))) {
         return Some(format!("there is no test {test}"));
+    }
+    let modules = program_arguments.iter().filter_map(|argument| argument.strip_suffix("::"));
+    if let (Some(directory), Some(test)) = (package.and_then(|package| workspace.directory(package)), tests.first())
+        && let Some(module) = modules.into_iter().find(|module| !has_module(directory, test, module))
+    {
+        return Some(format!("the test {test} has no module {module}"));
     }
     if subcommand != "run" {
         return None;
@@ -467,13 +471,13 @@ fn commands_that_are_quick_and_safe_succeed() {
         let is_rendered = words[0] == "deploy/render";
         // A file of digests would have to exist.
         let is_set = words[0] == "deploy/images/set" && !words.iter().any(|word| word == "--digests");
-        if !(is_rendered || is_set) || !given.insert(words.clone()) {
+        let out = directory.join("rendered");
+        let is_directory = |word: &String| is_rendered && !word.starts_with('-');
+        let arguments = words[1..].iter().map(|word| if is_directory(word) { out.to_str().unwrap() } else { word });
+        let arguments: Vec<String> = arguments.map(str::to_owned).collect();
+        if !(is_rendered || is_set) || !given.insert([&words[..1], &arguments].concat()) {
             continue;
         }
-        let out = directory.join("rendered");
-        let arguments = words[1..]
-            .iter()
-            .map(|word| if is_rendered && !word.starts_with('-') { out.as_os_str() } else { word.as_ref() });
         let output = Command::new(directory.join(&words[0])).args(arguments).current_dir(&directory).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{page}:{number}: {}: {error}", words.join(" "));
@@ -513,7 +517,8 @@ fn wrong_commands_are_recognized() {
         "cargo run -p simulation -- --no-such-flag",
         "cargo run --profile nothing --bin playground",
         "cargo run --bin playground -- --no-such-flag",
-        "cargo run --release -p e2e",
+        "cargo test -p e2e --test checks -- nothing::",
+        "cargo run --release -p tools",
         "kubectl apply -k deploy/overlays/nothing",
         "kubectl nonet check --nothing",
         "deploy/nothing",
@@ -527,9 +532,9 @@ fn wrong_commands_are_recognized() {
     }
     for line in [
         "cargo run -qp e2e --bin skipped",
-        "NONET_CLUSTER=envtest cargo test -p e2e --test deployment",
+        "NONET_CLUSTER=envtest cargo test -p e2e --test suites -- deployment::",
         "cargo run -p simulation -- --budget 10m",
-        "cargo run --release -p e2e --bin bench -- --help",
+        "cargo run --release -p tools --bin bench -- --help",
         "kubectl delete -k deploy/overlays/default && kubectl nonet check --before upgrade",
         "deploy/images/set registry.example/nonet v0.1.0 --digests digests > out",
         "gc-controller --shadow --feature-gates=A=true",

@@ -1,6 +1,6 @@
 //! Fenced blocks of code: each has a language, and data parses.
 
-use crate::{check, files, markdown, markdown::Fence, pages, read};
+use super::{check, files, markdown, markdown::Fence, pages, read};
 
 /// The languages that blocks may have. Those without a check here are shown and not read.
 ///

@@ -11,7 +11,7 @@ use std::{
 use e2e::controllers;
 use serde_json::Value;
 
-use crate::{check, files, markdown, pages, read, root};
+use super::{check, files, markdown, pages, read, root};
 
 const OPERATING: &str = "docs/operating.md";
 const UPGRADING: &str = "docs/upgrading.md";

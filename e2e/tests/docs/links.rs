@@ -5,7 +5,7 @@ use std::{
     path::{Component, Path},
 };
 
-use crate::{check, files, markdown, pages, read, root};
+use super::{check, files, markdown, pages, read, root};
 
 /// Anchors of each page, by its path.
 struct Anchors(BTreeMap<String, BTreeSet<String>>);

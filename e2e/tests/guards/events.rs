@@ -13,10 +13,11 @@ use sandbox::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::projections::table::{self, Row, Visitor};
+
 use super::{
     caches::{FORMATS, at, cached, cost, filtered, numbered, recorded_object},
     hold,
-    table::{self, Row, Visitor},
 };
 
 /// Events before those that count: texts are interned and tables have room by then.

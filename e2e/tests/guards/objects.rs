@@ -12,10 +12,11 @@ use sandbox::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::projections::table::{self, Row, Visitor};
+
 use super::{
     caches::{cached, cost, filtered, numbered, recorded_object},
     hold,
-    table::{self, Row, Visitor},
 };
 
 /// Objects before those that count: what all of them share is there by then.

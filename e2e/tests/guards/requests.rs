@@ -146,18 +146,18 @@ async fn a_deployment_is_created_rolled_scaled_and_deleted() {
     hold(world.guards);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_stateful_set_is_created_rolled_and_deleted() {
-    let mut world = World::new("requests/statefulset-of-5").await;
-    world.create("apps/v1", "StatefulSet", "web", set(5, "img:1")).await;
+/// Creates a set of five Pods, rolls it out, and deletes it.
+async fn set_is_created_rolled_and_deleted(section: &'static str, kind: &str, resource: &str, spec: Value) {
+    let mut world = World::new(section).await;
+    world.create("apps/v1", kind, "web", spec).await;
     world.pass(60).await;
     assert_eq!(world.ready_pods().await, 5);
     world.count("create");
-    world.merge("statefulsets.apps", "web", new_image()).await;
+    world.merge(resource, "web", new_image()).await;
     world.pass(120).await;
     assert_eq!(world.ready_pods().await, 5);
     world.count("roll");
-    world.delete("statefulsets.apps", "web").await;
+    world.delete(resource, "web").await;
     world.pass(60).await;
     assert_eq!(world.sandbox.count("pods"), 0);
     world.count("delete");
@@ -165,22 +165,15 @@ async fn a_stateful_set_is_created_rolled_and_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stateful_set_is_created_rolled_and_deleted() {
+    let spec = set(5, "img:1");
+    set_is_created_rolled_and_deleted("requests/statefulset-of-5", "StatefulSet", "statefulsets.apps", spec).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_daemon_set_is_created_rolled_and_deleted() {
-    let mut world = World::new("requests/daemonset-on-5").await;
     let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "template": template("img:1")});
-    world.create("apps/v1", "DaemonSet", "web", spec).await;
-    world.pass(60).await;
-    assert_eq!(world.ready_pods().await, 5);
-    world.count("create");
-    world.merge("daemonsets.apps", "web", new_image()).await;
-    world.pass(120).await;
-    assert_eq!(world.ready_pods().await, 5);
-    world.count("roll");
-    world.delete("daemonsets.apps", "web").await;
-    world.pass(60).await;
-    assert_eq!(world.sandbox.count("pods"), 0);
-    world.count("delete");
-    hold(world.guards);
+    set_is_created_rolled_and_deleted("requests/daemonset-on-5", "DaemonSet", "daemonsets.apps", spec).await;
 }
 
 /// The spec of a Job whose Pods end well after a second.

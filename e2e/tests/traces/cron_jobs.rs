@@ -1,14 +1,17 @@
 //! Runs of CronJobs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Step, World, recorded};
+use super::{
+    Step, World, recorded,
+    signature::{EventText, Signature},
+};
 
 /// What two runs must have in common, minutes aside: each state of the CronJob, its Jobs as created, its Events.
-fn story(steps: &[Step]) -> (Vec<String>, BTreeMap<&'static str, BTreeSet<String>>) {
-    let (mut states, mut sets) = (Vec::new(), BTreeMap::<_, BTreeSet<String>>::new());
+fn story(steps: &[Step]) -> Signature {
+    let (mut states, mut story) = (Vec::new(), Signature::default());
     let mut jobs: BTreeMap<String, usize> = BTreeMap::new();
     let mut number = |name: &str| {
         let next = jobs.len() + 1;
@@ -28,10 +31,10 @@ fn story(steps: &[Step]) -> (Vec<String>, BTreeMap<&'static str, BTreeSet<String
                 owner["uid"].take();
                 let shape = json!({"labels": meta["labels"], "note": meta["annotations"]["a"], "owner": owner,
                     "template": object["spec"]["template"]["spec"], "limit": object["spec"]["backoffLimit"]});
-                sets.entry("Jobs as created").or_default().insert(format!("{at}: {shape}"));
+                story.insert("Jobs as created", format!("{at}: {shape}"));
             }
             "jobs" if step.removed => {
-                sets.entry("Jobs removed").or_default().insert(number(name).to_string());
+                story.insert("Jobs removed", number(name));
             }
             "cronjobs" => {
                 let status = &object["status"];
@@ -46,11 +49,9 @@ fn story(steps: &[Step]) -> (Vec<String>, BTreeMap<&'static str, BTreeSet<String
                 states.push(format!("{} {times:?}", json!(shown)));
             }
             "events" => {
-                let about =
-                    if object["regarding"].is_object() { &object["regarding"] } else { &object["involvedObject"] };
+                let EventText { about, note, .. } = EventText::of(object);
                 if about["kind"] == "CronJob" {
-                    let note = if object["note"].is_string() { &object["note"] } else { &object["message"] };
-                    let words = note.as_str().unwrap_or_default().split_inclusive([' ', ',']);
+                    let words = note.split_inclusive([' ', ',']);
                     let hidden: String = words
                         .map(|word| {
                             let bare = word.trim_end_matches([' ', ',']);
@@ -61,14 +62,14 @@ fn story(steps: &[Step]) -> (Vec<String>, BTreeMap<&'static str, BTreeSet<String
                             }
                         })
                         .collect();
-                    let line = format!("{} {}: {hidden}", object["type"], object["reason"]);
-                    sets.entry("Events").or_default().insert(line);
+                    story.insert("Events", format!("{} {}: {hidden}", object["type"], object["reason"]));
                 }
             }
             _ => {}
         }
     }
-    (states, sets)
+    story.set("states", states);
+    story
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,5 +78,5 @@ async fn a_job_every_minute() {
     let world = World::at("cronjob-every-minute", "2026-11-21T09:40:45.2Z").await;
     world.create(&steps, "cronjobs").await;
     world.pass(85.0).await;
-    assert_eq!(story(&world.steps()), story(&steps));
+    story(&world.steps()).assert_same(&story(&steps));
 }

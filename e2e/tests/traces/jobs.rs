@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{Step, World, recorded, signature::masked};
-
-/// Sequences that do not race, by what they are about.
-type Story = BTreeMap<String, Vec<String>>;
+use super::{
+    Step, World, recorded,
+    signature::{EventText, Signature, hide_generated, masked},
+};
 
 /// What two runs must have in common of their Jobs: every state of a status, by what it says and not by when.
-fn story(steps: &[Step]) -> Story {
-    let mut out = Story::new();
-    let mut shapes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+fn story(steps: &[Step]) -> Signature {
+    let mut out = Signature::default();
     let mut counted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for step in steps {
         let object = &step.object;
@@ -23,47 +22,46 @@ fn story(steps: &[Step]) -> Story {
                 if step.created {
                     let mut shape = masked(object);
                     shape.as_object_mut().unwrap().remove("status");
-                    shapes
-                        .entry(format!("{job}: Pods as created"))
-                        .or_default()
-                        .insert(without_uids(shape).to_string());
+                    out.insert(format!("{job}: Pods as created"), without_uids(shape));
                 }
                 // How a Pod goes is the node's story.
                 let (tracked, going) =
                     (!object["metadata"]["finalizers"].is_null(), !object["metadata"]["deletionTimestamp"].is_null());
                 if !tracked && !going {
                     let state = format!("{} without the finalizer", object["status"]["phase"]);
-                    shapes.entry(format!("{job}: Pods in the end")).or_default().insert(state);
+                    out.insert(format!("{job}: Pods in the end"), state);
                 }
             }
             "jobs" => {
-                let mut add = |line: String, value: String| {
-                    let lines = out.entry(line).or_default();
-                    if lines.last() != Some(&value) {
-                        lines.push(value);
-                    }
-                };
                 let status = &object["status"];
                 if step.created {
                     let mut shape = masked(object);
                     shape.as_object_mut().unwrap().remove("status");
-                    add(format!("{name}: as created"), without_uids(shape).to_string());
+                    out.push(format!("{name}: as created"), without_uids(shape));
                 }
                 if let Some(conditions) = status["conditions"].as_array() {
                     let shown: Vec<String> = conditions
                         .iter()
-                        .map(|c| format!("{}={} {}: {}", c["type"], c["status"], c["reason"], hide(&c["message"])))
+                        .map(|c| {
+                            format!(
+                                "{}={} {}: {}",
+                                c["type"],
+                                c["status"],
+                                c["reason"],
+                                hide_generated(c["message"].as_str().unwrap_or_default())
+                            )
+                        })
                         .collect();
-                    add(format!("{name}: conditions"), shown.join("; "));
+                    out.push(format!("{name}: conditions"), shown.join("; "));
                     for condition in conditions {
                         assert_eq!(condition["lastProbeTime"], condition["lastTransitionTime"]);
                     }
                 }
                 for field in ["succeeded", "failed", "completedIndexes", "failedIndexes"] {
-                    add(format!("{name}: {field}"), status[field].to_string());
+                    out.push(format!("{name}: {field}"), &status[field]);
                 }
                 for field in ["startTime", "completionTime"] {
-                    add(format!("{name}: {field}"), status[field].is_string().to_string());
+                    out.push(format!("{name}: {field}"), status[field].is_string());
                 }
                 for field in ["succeeded", "failed"] {
                     let list = status["uncountedTerminatedPods"][field].as_array().cloned().unwrap_or_default();
@@ -76,51 +74,25 @@ fn story(steps: &[Step]) -> Story {
                 }
                 let mut last = status.clone();
                 last.as_object_mut().map(|last| last.remove("conditions"));
-                out.insert(format!("{name}: last status"), vec![without_times(last).to_string()]);
+                out.set(format!("{name}: last status"), vec![without_times(last).to_string()]);
                 if !object["metadata"]["deletionTimestamp"].is_null() {
-                    out.insert(format!("{name}: deleted"), vec![object["metadata"]["finalizers"].to_string()]);
+                    out.set(format!("{name}: deleted"), vec![object["metadata"]["finalizers"].to_string()]);
                 }
             }
             "events" => {
-                let about =
-                    if object["regarding"].is_object() { &object["regarding"] } else { &object["involvedObject"] };
-                let note = if object["note"].is_string() { &object["note"] } else { &object["message"] };
-                let source = if object["deprecatedSource"].is_object() {
-                    &object["deprecatedSource"]
-                } else {
-                    &object["source"]
-                };
-                let line = format!(
-                    "{} {} {}: {} from {}",
-                    about["kind"],
-                    object["type"],
-                    object["reason"],
-                    hide(note),
-                    source["component"]
-                );
+                let EventText { about, note, component } = EventText::of(object);
                 let job = about["name"].as_str().unwrap_or_default();
-                shapes.entry(format!("{job}: events")).or_default().insert(line);
+                let (kind, reason, note) = (&object["type"], &object["reason"], hide_generated(note));
+                let line = format!("{} {kind} {reason}: {note} from {component}", about["kind"]);
+                out.insert(format!("{job}: events"), line);
             }
             _ => {}
         }
     }
     for (line, set) in counted {
-        out.insert(line, vec![set.len().to_string()]);
-    }
-    for (line, set) in shapes {
-        out.insert(line, set.into_iter().collect());
+        out.set(line, vec![set.len().to_string()]);
     }
     out
-}
-
-/// A text without the random ends of names.
-fn hide(text: &Value) -> String {
-    let hidden = masked(
-        &json!({ "list": text.as_str().unwrap_or_default().split([' ', '/']).map(|word| json!({"name": word})).collect::<Vec<_>>() }),
-    );
-    let words: Vec<String> =
-        hidden["list"].as_array().unwrap().iter().map(|w| w["name"].as_str().unwrap_or_default().to_owned()).collect();
-    words.join(" ")
 }
 
 /// A Job's selector and labels name its uid, which is another in every run.
@@ -146,17 +118,8 @@ fn without_times(mut status: Value) -> Value {
     status
 }
 
-fn differences(want: &Story, got: &Story) -> Vec<String> {
-    let keys: BTreeSet<&String> = want.keys().chain(got.keys()).collect();
-    keys.into_iter()
-        .filter(|key| want.get(*key) != got.get(*key))
-        .map(|key| format!("{key}\n  want {:#?}\n  got  {:#?}", want.get(key), got.get(key)))
-        .collect()
-}
-
 fn compare(world: &World, steps: &[Step]) {
-    let differences = differences(&story(steps), &story(&world.steps()));
-    assert!(differences.is_empty(), "{} differs:\n{}", world.name, differences.join("\n"));
+    story(&world.steps()).assert_same(&story(steps));
 }
 
 /// Creates the Job of that name as the recording's user did.

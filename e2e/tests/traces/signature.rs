@@ -16,48 +16,103 @@ pub(crate) struct Step {
     pub object: Value,
 }
 
-/// What two runs of one scenario have in common, line by line.
-pub(crate) type Signature = BTreeMap<String, Vec<String>>;
+/// What two runs of one scenario have in common: the values of each line.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Signature(BTreeMap<String, Vec<String>>);
+
+impl Signature {
+    /// Adds a value behind the others, unless it repeats the last one.
+    pub(crate) fn push(&mut self, line: impl Into<String>, value: impl ToString) {
+        let (values, value) = (self.0.entry(line.into()).or_default(), value.to_string());
+        if values.last() != Some(&value) {
+            values.push(value);
+        }
+    }
+
+    /// Adds a value to those that come in any order, once.
+    pub(crate) fn insert(&mut self, line: impl Into<String>, value: impl ToString) {
+        let (values, value) = (self.0.entry(line.into()).or_default(), value.to_string());
+        if let Err(place) = values.binary_search(&value) {
+            values.insert(place, value);
+        }
+    }
+
+    /// Replaces the values.
+    pub(crate) fn set(&mut self, line: impl Into<String>, values: Vec<String>) {
+        self.0.insert(line.into(), values);
+    }
+
+    /// The values of a line.
+    pub(crate) fn values(&self, line: &str) -> &[String] {
+        self.0.get(line).map_or(&[], Vec::as_slice)
+    }
+
+    /// The number of lines.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Fails with the lines in which it differs from that of another run.
+    pub(crate) fn assert_same(&self, recorded: &Self) {
+        let lines: BTreeSet<&String> = recorded.0.keys().chain(self.0.keys()).collect();
+        let differing = lines.into_iter().filter(|line| self.values(line) != recorded.values(line));
+        let show = |values: &[String]| values.join("\n       ");
+        let differences: Vec<String> = differing
+            .map(|line| format!("{line}\n  want {}\n  got  {}", show(recorded.values(line)), show(self.values(line))))
+            .collect();
+        assert!(differences.is_empty(), "the runs differ:\n{}", differences.join("\n"));
+    }
+}
+
+/// An Event of either API, in the same words.
+pub(crate) struct EventText<'a> {
+    pub(crate) about: &'a Value,
+    pub(crate) note: &'a str,
+    pub(crate) component: &'a str,
+}
+
+impl<'a> EventText<'a> {
+    pub(crate) fn of(object: &'a Value) -> Self {
+        let one_of = |new: &str, old: &str| if object[new].is_null() { &object[old] } else { &object[new] };
+        let source = one_of("deprecatedSource", "source");
+        Self {
+            about: one_of("regarding", "involvedObject"),
+            note: one_of("note", "message").as_str().unwrap_or_default(),
+            component: source["component"].as_str().unwrap_or_default(),
+        }
+    }
+}
 
 /// Takes the signature of a run.
 pub(crate) fn signature(steps: &[Step]) -> Signature {
-    let mut out = Signature::new();
+    let mut out = Signature::default();
     let mut events: BTreeMap<String, (u64, String)> = BTreeMap::new();
     let mut last: BTreeMap<(String, String), Value> = BTreeMap::new();
-    let mut shapes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for step in steps {
         let object = &step.object;
         let name = text(object, "/metadata/name");
-        let mut add = |line: String, value: String| {
-            let lines = out.entry(line).or_default();
-            if lines.last() != Some(&value) {
-                lines.push(value);
-            }
-        };
         match step.resource.as_str() {
             "deployments" | "replicasets" => {
                 let what = format!("{} {name}", step.resource);
                 if step.created {
-                    add(format!("{what}: as created"), masked(object).to_string());
+                    out.push(format!("{what}: as created"), masked(object));
                 }
-                add(format!("{what}: sizes"), object["spec"]["replicas"].to_string());
-                add(format!("{what}: annotations"), object["metadata"]["annotations"].to_string());
-                add(format!("{what}: owners"), masked(&object["metadata"]["ownerReferences"]).to_string());
+                out.push(format!("{what}: sizes"), &object["spec"]["replicas"]);
+                out.push(format!("{what}: annotations"), &object["metadata"]["annotations"]);
+                out.push(format!("{what}: owners"), masked(&object["metadata"]["ownerReferences"]));
                 for condition in object["status"]["conditions"].as_array().into_iter().flatten() {
                     let state = format!("{} {}: {}", condition["status"], condition["reason"], condition["message"]);
-                    add(format!("{what}: condition {}", condition["type"]), state);
+                    out.push(format!("{what}: condition {}", condition["type"]), state);
                 }
                 last.insert((step.resource.clone(), name.to_owned()), object.clone());
             }
             "pods" => {
                 if step.created {
-                    shapes.entry("pods: as created".into()).or_default().insert(masked(object).to_string());
-                    add("pods: created".into(), format!("{} {}", out_count(&shapes), family(name)));
+                    out.insert("pods: as created", masked(object));
                 }
-                let owners = masked(&object["metadata"]["ownerReferences"]).to_string();
                 if generated(name).is_none() {
-                    add(format!("pods {name}: owners"), owners);
-                    add(format!("pods {name}: labels"), masked(&object["metadata"]["labels"]).to_string());
+                    out.push(format!("pods {name}: owners"), masked(&object["metadata"]["ownerReferences"]));
+                    out.push(format!("pods {name}: labels"), masked(&object["metadata"]["labels"]));
                 }
                 let key = ("pods".to_owned(), name.to_owned());
                 if step.removed {
@@ -67,17 +122,17 @@ pub(crate) fn signature(steps: &[Step]) -> Signature {
                 };
             }
             "events" => {
-                let about =
-                    if object["regarding"].is_object() { &object["regarding"] } else { &object["involvedObject"] };
-                let note = object["note"].as_str().or_else(|| object["message"].as_str()).unwrap_or_default();
+                let EventText { about, note, component } = EventText::of(object);
+                let reporting =
+                    object["reportingController"].as_str().or_else(|| object["reportingComponent"].as_str());
                 let count = object["deprecatedCount"].as_u64().or_else(|| object["count"].as_u64()).unwrap_or(1);
                 let line = format!(
-                    "{} {} {} {} {}: {}",
+                    "{} {} {} {} {component}/{}: {}",
                     about["kind"],
                     family(text(about, "/name")),
                     object["type"],
                     object["reason"],
-                    reporter(object),
+                    reporting.unwrap_or_default(),
                     hide_generated(note)
                 );
                 events.insert(name.to_owned(), (count, line));
@@ -86,41 +141,26 @@ pub(crate) fn signature(steps: &[Step]) -> Signature {
         }
     }
     // A Pod is created for each place, in whatever order: only how many of each family.
-    out.remove("pods: created");
     let mut families: BTreeMap<String, usize> = BTreeMap::new();
     for step in steps.iter().filter(|s| s.resource == "pods" && s.created) {
         *families.entry(family(text(&step.object, "/metadata/name"))).or_default() += 1;
     }
-    out.insert("pods: created".into(), families.into_iter().map(|(f, n)| format!("{n} of {f}")).collect());
-    for (line, set) in shapes {
-        out.insert(line, set.into_iter().collect());
-    }
+    out.set("pods: created", families.into_iter().map(|(f, n)| format!("{n} of {f}")).collect());
     let mut counted: BTreeMap<String, u64> = BTreeMap::new();
     for (count, line) in events.into_values() {
         *counted.entry(line).or_default() += count;
     }
-    out.insert("events".into(), counted.into_iter().map(|(line, n)| format!("{n} times {line}")).collect());
+    out.set("events", counted.into_iter().map(|(line, n)| format!("{n} times {line}")).collect());
     let mut living: BTreeMap<String, usize> = BTreeMap::new();
     for ((resource, name), object) in &last {
         if resource == "pods" {
             *living.entry(family(name)).or_default() += 1;
         } else {
-            out.insert(format!("{resource} {name}: final status"), vec![status(object).to_string()]);
+            out.set(format!("{resource} {name}: final status"), vec![status(object).to_string()]);
         }
     }
-    out.insert("pods: final".into(), living.into_iter().map(|(f, n)| format!("{n} of {f}")).collect());
+    out.set("pods: final", living.into_iter().map(|(f, n)| format!("{n} of {f}")).collect());
     out
-}
-
-fn out_count(shapes: &BTreeMap<String, BTreeSet<String>>) -> usize {
-    shapes.values().map(BTreeSet::len).sum()
-}
-
-/// Who an event says it comes from, in every field that says so.
-fn reporter(object: &Value) -> String {
-    let source = if object["deprecatedSource"].is_object() { &object["deprecatedSource"] } else { &object["source"] };
-    let reporting = object["reportingController"].as_str().or_else(|| object["reportingComponent"].as_str());
-    format!("{}/{}", text(source, "/component"), reporting.unwrap_or_default())
 }
 
 /// A status without times, its conditions in the order of their types.
@@ -147,8 +187,8 @@ fn family(name: &str) -> String {
     generated(name).map_or_else(|| name.to_owned(), |head| format!("{head}-*"))
 }
 
-fn hide_generated(note: &str) -> String {
-    note.split(' ').map(family).collect::<Vec<_>>().join(" ")
+pub(crate) fn hide_generated(note: &str) -> String {
+    note.split([' ', '/']).map(family).collect::<Vec<_>>().join(" ")
 }
 
 /// A value without what a server makes up: uids, versions, times, random ends of names.
@@ -180,16 +220,4 @@ pub(crate) fn masked(value: &Value) -> Value {
         Value::Array(items) => Value::Array(items.iter().map(masked).collect()),
         other => other.clone(),
     }
-}
-
-/// The lines in which two signatures differ.
-pub(crate) fn differences(want: &Signature, got: &Signature) -> Vec<String> {
-    let keys: BTreeSet<&String> = want.keys().chain(got.keys()).collect();
-    let empty = Vec::new();
-    keys.into_iter()
-        .filter_map(|key| {
-            let (want, got) = (want.get(key).unwrap_or(&empty), got.get(key).unwrap_or(&empty));
-            (want != got).then(|| format!("{key}\n  want {}\n  got  {}", want.join("\n       "), got.join("\n       ")))
-        })
-        .collect()
 }

@@ -6,18 +6,15 @@ use common::{clock::Clock, settings::OperatorSettings};
 use e2e::{loops::Loops, nodes::Nodes, sandbox::Sandbox};
 use serde_json::{Value, json};
 
-use super::{Step, World, image, recorded, signature::masked};
+use super::{
+    Step, World, image, recorded,
+    signature::{Signature, masked},
+};
 
 /// What two runs must have in common besides their signatures: each state of the set, revisions as stored, and what claims go
 /// through.
-fn story(steps: &[Step]) -> BTreeMap<String, Vec<String>> {
-    let mut story: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut add = |line: String, value: String| {
-        let lines = story.entry(line).or_default();
-        if lines.last() != Some(&value) {
-            lines.push(value);
-        }
-    };
+fn story(steps: &[Step]) -> Signature {
+    let mut story = Signature::default();
     for step in steps {
         let object = &step.object;
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -28,7 +25,7 @@ fn story(steps: &[Step]) -> BTreeMap<String, Vec<String>> {
                 for field in ["replicas", "readyReplicas", "availableReplicas"] {
                     status[field].take();
                 }
-                add("states of the set".to_owned(), status.to_string());
+                story.push("states of the set", status);
             }
             "controllerrevisions" if step.created => {
                 let shape = json!([
@@ -38,19 +35,19 @@ fn story(steps: &[Step]) -> BTreeMap<String, Vec<String>> {
                     object["revision"],
                     object["data"]
                 ]);
-                add(format!("revision {name}"), shape.to_string());
+                story.push(format!("revision {name}"), shape);
             }
             "persistentvolumeclaims" if step.created => {
-                add(format!("claim {name}: as created"), masked(object).to_string());
+                story.push(format!("claim {name}: as created"), masked(object));
             }
             // Going is the garbage collector's work.
             "persistentvolumeclaims" if object["metadata"]["deletionTimestamp"].is_null() => {
                 let owners = masked(&object["metadata"]["ownerReferences"]);
                 if !owners.is_null() {
-                    add(format!("claim {name}: owners"), owners.to_string());
+                    story.push(format!("claim {name}: owners"), owners);
                 }
             }
-            "pods" if step.created => add("Pods as they came".to_owned(), name.to_owned()),
+            "pods" if step.created => story.push("Pods as they came", name),
             _ => {}
         }
     }
@@ -59,12 +56,7 @@ fn story(steps: &[Step]) -> BTreeMap<String, Vec<String>> {
 
 fn same(steps: &[Step], world: &World) {
     world.compare(steps);
-    let (want, got) = (story(steps), story(&world.steps()));
-    for (line, want) in &want {
-        let got = got.get(line).cloned().unwrap_or_default();
-        assert!(*want == got, "{line}\n  want {}\n  got  {}", want.join("\n       "), got.join("\n       "));
-    }
-    assert_eq!(want.keys().collect::<Vec<_>>(), got.keys().collect::<Vec<_>>());
+    story(&world.steps()).assert_same(&story(steps));
 }
 
 /// Every status of the set that was recorded is gone through in that order. Where one Pod waits for the other nothing races but

@@ -4,9 +4,11 @@
 
 mod endpoints;
 mod hints;
+mod loops;
 mod mirrored;
+mod neighbours;
+mod requests;
 mod shadow;
 mod slices;
 mod trouble;
-mod watches;
 mod world;

@@ -1,8 +1,6 @@
-use serde_json::{Value, json};
-
 use crate::{
     custom::{definition, widget},
-    world::{NAMESPACE, World, map, reference},
+    world::*,
 };
 
 const ADDS: &str = "workqueue_adds_total{name=\"garbage_collector_attempt_to_delete\"}";
@@ -16,7 +14,7 @@ fn ghost(n: usize) -> Value {
 #[tokio::test(start_paused = true)]
 async fn parked_objects_cost_nothing_and_are_shown() {
     const MANY: usize = 500;
-    let w = World::new().await;
+    let w = with_collector().await;
     for n in 0..MANY {
         w.create(map(&format!("c{n}"), &[ghost(n)])).await;
     }
@@ -26,12 +24,12 @@ async fn parked_objects_cost_nothing_and_are_shown() {
     let adds = w.metric(ADDS);
     w.wait(3600).await;
     assert_eq!(w.metric(ADDS), adds);
-    let shown = w.running().explain(None)[0]["parked"].clone();
+    let shown = w.loops().explain(None)[0]["parked"].clone();
     assert_eq!(shown.as_array().unwrap().len(), 1, "{shown:#}");
     assert_eq!(shown[0]["waiting"], "kind Widget of example.com/v1 is not served");
     assert_eq!((&shown[0]["objects"], shown[0]["some"].as_array().unwrap().len()), (&json!(MANY), 10));
     for n in 0..MANY {
-        w.sandbox.delete("configmaps", Some(NAMESPACE), &format!("c{n}")).await.unwrap();
+        w.delete(MAPS, &format!("c{n}")).await;
     }
     w.wait(60).await;
     assert_eq!(w.metric(PARKED), 0);
@@ -40,28 +38,28 @@ async fn parked_objects_cost_nothing_and_are_shown() {
 /// GC-66.
 #[tokio::test(start_paused = true)]
 async fn parked_objects_continue_once_their_kind_is_served() {
-    let w = World::new().await;
+    let w = with_collector().await;
     for n in 0..50 {
         w.create(map(&format!("c{n}"), &[ghost(n)])).await;
     }
     w.wait(600).await;
-    assert_eq!(w.maps().await.len(), 50);
+    assert_eq!(maps(&w).await.len(), 50);
     w.create(definition("Namespaced")).await;
     let alive = w.create(widget("alive", &[])).await;
     w.create(map("kept", &[reference(&alive, false)])).await;
     w.wait(15).await;
-    assert_eq!(w.maps().await, ["kept"]);
+    assert_eq!(maps(&w).await, ["kept"]);
     assert_eq!(w.metric(PARKED), 0);
 }
 
 /// GC-89.
 #[tokio::test(start_paused = true)]
 async fn an_object_whose_owner_is_in_a_group_that_no_server_has_is_parked() {
-    let w = World::new().await;
+    let w = with_collector().await;
     let owner = json!({"apiVersion": "core/v1", "kind": "ConfigMap", "name": "gone", "uid": "gone"});
     w.create(map("kept", &[owner])).await;
     w.wait(600).await;
-    assert_eq!((w.maps().await, w.metric(PARKED)), (vec!["kept".to_owned()], 1));
-    let shown = w.running().explain(None)[0]["parked"][0]["waiting"].clone();
+    assert_eq!((maps(&w).await, w.metric(PARKED)), (vec!["kept".to_owned()], 1));
+    let shown = w.loops().explain(None)[0]["parked"][0]["waiting"].clone();
     assert_eq!(shown, "kind ConfigMap of core/v1 is not served");
 }

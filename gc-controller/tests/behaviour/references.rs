@@ -1,15 +1,12 @@
 //! Owner references with a wrong kind, name, UID or namespace.
 
-use sandbox::{Action, Rule};
-use serde_json::{Value, json};
-
-use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, OTHER_NAMESPACE, World, map, owners, reference};
+use crate::world::*;
 
 /// A name is not a UID, and must not read as an object that does not exist.
 #[tokio::test(start_paused = true)]
 async fn the_name_of_an_object_is_not_a_key() {
-    let w = World::new().await;
-    let shown = w.running().explain(Some("shop/web"))[0].to_string();
+    let w = with_collector().await;
+    let shown = w.loops().explain(Some("shop/web"))[0].to_string();
     assert!(shown.contains("is not a key of this loop: a key is the UID of an object"), "{shown}");
     assert!(!shown.contains("gone"), "{shown}");
 }
@@ -17,15 +14,13 @@ async fn the_name_of_an_object_is_not_a_key() {
 /// GC-38.
 #[tokio::test(start_paused = true)]
 async fn an_owner_in_another_namespace_does_not_count_and_is_reported() {
-    let w = World::new().await;
+    let w = with_collector().await;
     let mut a = map("a", &[]);
     a["metadata"]["namespace"] = json!(OTHER_NAMESPACE);
-    let a = w.create(a).await;
-    w.settle().await;
-    w.create(map("c", &[reference(&a, false)])).await;
-    w.settle().await;
-    assert_eq!(w.maps().await, [""; 0]);
-    let events = w.sandbox.list("events", Some(NAMESPACE)).await.unwrap();
+    let a = w.create_and_settle(a).await;
+    w.create_and_settle(map("c", &[reference(&a, false)])).await;
+    assert_eq!(maps(&w).await, [""; 0]);
+    let events = w.list("events").await;
     let uid = a["metadata"]["uid"].as_str().unwrap();
     assert_eq!(events.len(), 1, "{events:#?}");
     assert_eq!(events[0]["reason"], "OwnerRefInvalidNamespace");
@@ -41,8 +36,8 @@ async fn an_owner_in_another_namespace_does_not_count_and_is_reported() {
 #[tokio::test(start_paused = true)]
 async fn a_forged_reference_does_not_affect_right_ones() {
     for forged_first in [true, false] {
-        let mut w = World::without_collector().await;
-        let a = w.map("a", &[]).await;
+        let mut w = without_collector().await;
+        let a = create_map(&w, "a", &[]).await;
         let mut wrong = reference(&a, false);
         wrong["kind"] = json!("Secret");
         let children = [map("bad", &[wrong]), map("good", &[reference(&a, false)])];
@@ -53,39 +48,36 @@ async fn a_forged_reference_does_not_affect_right_ones() {
         if forged_first {
             w.create(children[1].clone()).await;
         }
-        w.sandbox.faults().hold_watch(crate::world::CONTROLLER_IDENTITY, "configmaps");
+        w.hold(MAPS);
         w.start();
         w.wait(60).await;
-        w.sandbox.faults().release_watch(crate::world::CONTROLLER_IDENTITY, "configmaps");
+        w.release(MAPS);
         w.settle().await;
-        assert_eq!(w.maps().await, ["a", "good"], "forged first: {forged_first}");
+        assert_eq!(maps(&w).await, ["a", "good"], "forged first: {forged_first}");
     }
 }
 
 /// GC-43, GC-83.
 #[tokio::test(start_paused = true)]
 async fn of_two_references_with_one_uid_the_right_one_is_never_removed() {
-    let w = World::new().await;
-    let a = w.map("a", &[]).await;
+    let w = with_collector().await;
+    let a = create_map(&w, "a", &[]).await;
     let mut wrong = reference(&a, false);
     wrong["name"] = json!("z");
     let gone = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x"});
-    w.create(map("c", &[reference(&a, false), wrong, gone])).await;
-    w.settle().await;
-    assert_eq!(owners(&w.get("c").await), ["a", "z"]);
+    w.create_and_settle(map("c", &[reference(&a, false), wrong, gone])).await;
+    assert_eq!(owner_names(&w.get(MAPS, "c").await), ["a", "z"]);
 }
 
 /// GC-40.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_scoped_object_is_never_collected_for_a_namespaced_owner() {
-    let w = World::new().await;
-    let a = w.map("a", &[]).await;
+    let w = with_collector().await;
+    let a = create_map(&w, "a", &[]).await;
     let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 5,
         "metadata": {"name": "p", "ownerReferences": [reference(&a, false)]}});
-    w.create(class).await;
-    w.settle().await;
-    w.delete_map("a", "Background").await;
-    w.settle().await;
+    w.create_and_settle(class).await;
+    delete_map_and_settle(&w, "a", "Background").await;
     assert_eq!(w.sandbox.get("priorityclasses.scheduling.k8s.io", None, "p").await.unwrap()["value"], 5);
 }
 
@@ -93,36 +85,34 @@ async fn a_cluster_scoped_object_is_never_collected_for_a_namespaced_owner() {
 #[tokio::test(start_paused = true)]
 async fn an_object_with_very_many_owners_is_deleted_after_the_last_of_them() {
     const MANY: usize = 1000;
-    let w = World::new().await;
+    let w = with_collector().await;
     let mut owners = Vec::new();
     for n in 0..MANY {
-        owners.push(w.map(&format!("o{n}"), &[]).await);
+        owners.push(create_map(&w, &format!("o{n}"), &[]).await);
     }
     let all: Vec<_> = owners.iter().map(|owner| reference(owner, true)).collect();
-    w.create(map("c", &all)).await;
-    w.settle().await;
-    w.reset_counters();
+    w.create_and_settle(map("c", &all)).await;
+    w.clear_log();
     // The owners are deleted faster than the collector can write.
-    let slow = Action::Latency(std::time::Duration::from_secs(1));
-    w.sandbox.faults().add(Rule::new(slow).identity(CONTROLLER_IDENTITY).verb("patch"));
+    let slow = Action::Latency(Duration::from_secs(1));
+    w.fault(rule(slow, "patch", ""));
     for n in 0..MANY - 1 {
-        w.delete_map(&format!("o{n}"), "Background").await;
+        delete_map(&w, &format!("o{n}"), "Background").await;
     }
     w.settle().await;
-    assert_eq!(w.maps().await, ["c", "o999"]);
-    assert_eq!(crate::world::owners(&w.get("c").await), ["o999"]);
-    let asked = w.request_count("get", "configmaps") + w.request_count("patch", "configmaps");
+    assert_eq!(maps(&w).await, ["c", "o999"]);
+    assert_eq!(owner_names(&w.get(MAPS, "c").await), ["o999"]);
+    let asked = w.count("get", MAPS) + w.count("patch", MAPS);
     assert!(asked < 10, "{asked} requests");
-    w.delete_map("o999", "Background").await;
-    w.settle().await;
-    assert_eq!(w.maps().await, [""; 0]);
+    delete_map_and_settle(&w, "o999", "Background").await;
+    assert_eq!(maps(&w).await, [""; 0]);
 }
 
 /// GC-45.
 #[tokio::test(start_paused = true)]
 async fn a_forged_name_in_a_reference_reaches_no_other_path() {
-    let w = World::new().await;
-    let a = w.map("a", &[]).await;
+    let w = with_collector().await;
+    let a = create_map(&w, "a", &[]).await;
     let names = ["a?x=1", "my owner", "a#b", "a/../a", "a/status", "..", "50%"];
     for (n, name) in names.into_iter().enumerate() {
         let mut forged = reference(&a, false);
@@ -130,29 +120,27 @@ async fn a_forged_name_in_a_reference_reaches_no_other_path() {
         w.create(map(&format!("c{n}"), &[forged])).await;
     }
     let node = json!({"apiVersion": "v1", "kind": "Node", "name": "n/proxy/pods", "uid": "n"});
-    w.create(map("d", &[node])).await;
-    w.settle().await;
+    w.create_and_settle(map("d", &[node])).await;
     // No object can have one of these names, so the owners do not exist and every dependent is deleted.
-    assert_eq!(w.maps().await, ["a"]);
+    assert_eq!(maps(&w).await, ["a"]);
     let asked = w.sandbox.requests().all();
-    let astray: Vec<_> =
-        asked.keys().filter(|r| r.identity == CONTROLLER_IDENTITY && r.resource.contains('/')).collect();
+    let astray: Vec<_> = asked.keys().filter(|r| r.identity == CONTROLLER && r.resource.contains('/')).collect();
     assert!(astray.is_empty(), "{astray:?}");
-    assert_eq!(w.request_count("get", "nodes"), 0);
+    assert_eq!(w.count("get", "nodes"), 0);
 }
 
 /// Delays each read of an object of this resource by two seconds.
 fn slow_reads(w: &World, resource: &str) {
-    let slow = Action::Latency(std::time::Duration::from_secs(2));
-    w.sandbox.faults().add(Rule::new(slow).identity(CONTROLLER_IDENTITY).verb("get").resource(resource));
+    let slow = Action::Latency(Duration::from_secs(2));
+    w.fault(rule(slow, "get", resource));
 }
 
 /// GC-37, GC-79.
 #[tokio::test(start_paused = true)]
 async fn a_reference_that_is_corrected_during_the_judgement_stays() {
     for custom in [false, true] {
-        let w = World::new().await;
-        let (p, q) = (w.map("p", &[]).await, w.map("q", &[]).await);
+        let w = with_collector().await;
+        let (p, q) = (create_map(&w, "p", &[]).await, create_map(&w, "q", &[]).await);
         let mut wrong = reference(&q, false);
         wrong["kind"] = json!("Secret");
         let mut c = map("c", &[reference(&p, false), wrong]);
@@ -161,35 +149,36 @@ async fn a_reference_that_is_corrected_during_the_judgement_stays() {
             w.wait(20).await;
             (c["apiVersion"], c["kind"]) = (json!("example.com/v1"), json!("Widget"));
         }
-        let resource = if custom { "widgets.example.com" } else { "configmaps" };
+        let resource = if custom { "widgets.example.com" } else { MAPS };
         slow_reads(&w, "secrets");
         w.create(c).await;
         w.wait(1).await;
-        let right = json!({"metadata": {"ownerReferences": [reference(&p, false), reference(&q, false)]}});
-        w.sandbox.merge(resource, Some(NAMESPACE), "c", None, right).await.unwrap();
-        w.settle().await;
-        let c = w.sandbox.get(resource, Some(NAMESPACE), "c").await.unwrap();
-        assert_eq!(owners(&c), ["p", "q"], "custom: {custom}");
+        w.patch_and_settle(
+            resource,
+            "c",
+            json!({"metadata": {"ownerReferences": [reference(&p, false), reference(&q, false)]}}),
+        )
+        .await;
+        let c = w.get(resource, "c").await;
+        assert_eq!(owner_names(&c), ["p", "q"], "custom: {custom}");
     }
 }
 
 /// GC-37.
 #[tokio::test(start_paused = true)]
 async fn a_reference_that_is_removed_while_a_cycle_is_broken_does_not_come_back() {
-    let w = World::new().await;
-    w.create_cycle().await;
-    slow_reads(&w, "configmaps");
-    w.delete_map("a", "Foreground").await;
+    let w = with_collector().await;
+    create_cycle(&w).await;
+    slow_reads(&w, MAPS);
+    delete_map(&w, "a", "Foreground").await;
     w.wait(1).await;
-    let free = json!({"metadata": {"ownerReferences": null}});
-    w.sandbox.merge("configmaps", Some(NAMESPACE), "b", None, free).await.unwrap();
-    w.settle().await;
-    assert_eq!(w.maps().await, ["b"], "the object has no owner any more");
-    assert!(owners(&w.get("b").await).is_empty());
+    w.patch_and_settle(MAPS, "b", json!({"metadata": {"ownerReferences": null}})).await;
+    assert_eq!(maps(&w).await, ["b"], "the object has no owner any more");
+    assert!(owner_names(&w.get(MAPS, "b").await).is_empty());
 }
 
 /// Builds a ConfigMap with one owner reference. The fields in `change` replace fields of the reference.
-fn child(name: &str, owner: &serde_json::Value, blocks: bool, change: serde_json::Value) -> serde_json::Value {
+fn child(name: &str, owner: &Value, blocks: bool, change: Value) -> Value {
     let mut reference = reference(owner, blocks);
     for (field, value) in change.as_object().unwrap() {
         reference[field] = value.clone();
@@ -202,15 +191,13 @@ fn child(name: &str, owner: &serde_json::Value, blocks: bool, change: serde_json
 async fn a_kind_in_lower_case_names_the_same_owner() {
     for propagation in ["Background", "Foreground"] {
         for blocks in [true, false] {
-            let w = World::new().await;
-            let a = w.map("a", &[]).await;
+            let w = with_collector().await;
+            let a = create_map(&w, "a", &[]).await;
             w.create(child("b", &a, blocks, json!({"kind": "configmap"}))).await;
-            w.create(child("c", &a, blocks, json!({}))).await;
-            w.settle().await;
-            assert_eq!(w.maps().await, ["a", "b", "c"], "the owner exists");
-            w.delete_map("a", propagation).await;
-            w.settle().await;
-            assert_eq!(w.maps().await, [""; 0], "{propagation} {blocks}");
+            w.create_and_settle(child("c", &a, blocks, json!({}))).await;
+            assert_eq!(maps(&w).await, ["a", "b", "c"], "the owner exists");
+            delete_map_and_settle(&w, "a", propagation).await;
+            assert_eq!(maps(&w).await, [""; 0], "{propagation} {blocks}");
             assert_eq!(w.metric("nonet_gc_objects_parked"), 0);
         }
     }
@@ -219,21 +206,19 @@ async fn a_kind_in_lower_case_names_the_same_owner() {
 /// GC-8, GC-55.
 #[tokio::test(start_paused = true)]
 async fn a_dependent_with_a_kind_in_lower_case_is_orphaned_like_any_other() {
-    let w = World::new().await;
-    let a = w.map("a", &[]).await;
-    w.create(child("b", &a, true, json!({"kind": "configmap"}))).await;
-    w.settle().await;
-    w.delete_map("a", "Orphan").await;
-    w.settle().await;
-    assert_eq!(w.maps().await, ["b"]);
-    assert_eq!(owners(&w.get("b").await), [""; 0]);
+    let w = with_collector().await;
+    let a = create_map(&w, "a", &[]).await;
+    w.create_and_settle(child("b", &a, true, json!({"kind": "configmap"}))).await;
+    delete_map_and_settle(&w, "a", "Orphan").await;
+    assert_eq!(maps(&w).await, ["b"]);
+    assert_eq!(owner_names(&w.get(MAPS, "b").await), [""; 0]);
 }
 
 /// GC-8.
 #[tokio::test(start_paused = true)]
 async fn another_version_of_a_group_names_the_same_owner_in_lower_case_as_well() {
     for propagation in ["Background", "Foreground"] {
-        let w = World::new().await;
+        let w = with_collector().await;
         let autoscaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
             "metadata": {"name": "h", "namespace": NAMESPACE},
             "spec": {"maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
@@ -245,12 +230,12 @@ async fn another_version_of_a_group_names_the_same_owner_in_lower_case_as_well()
             w.create(child(name, &owner, true, change)).await;
         }
         w.settle().await;
-        assert_eq!(w.maps().await, ["both", "lower", "older"], "the owner exists");
+        assert_eq!(maps(&w).await, ["both", "lower", "older"], "the owner exists");
         let path = format!("/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers/h");
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation});
-        w.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
+        w.sandbox.send(Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
         w.settle().await;
-        assert_eq!(w.maps().await, [""; 0], "{propagation}");
+        assert_eq!(maps(&w).await, [""; 0], "{propagation}");
         assert!(
             w.sandbox.get("horizontalpodautoscalers.autoscaling", Some(NAMESPACE), "h").await.is_err(),
             "{propagation}"
@@ -261,12 +246,12 @@ async fn another_version_of_a_group_names_the_same_owner_in_lower_case_as_well()
 /// GC-46, GC-86.
 #[tokio::test(start_paused = true)]
 async fn the_kind_of_a_list_is_not_the_kind_of_an_owner() {
-    for kind in ["ConfigMapList", "configmaplist", "configMap", "configmaps"] {
-        let w = World::new().await;
-        let a = w.map("a", &[]).await;
+    for kind in ["ConfigMapList", "configmaplist", "configMap", MAPS] {
+        let w = with_collector().await;
+        let a = create_map(&w, "a", &[]).await;
         w.create(child("b", &a, false, json!({ "kind": kind }))).await;
         w.wait(3600).await;
-        assert_eq!(w.maps().await, ["a", "b"], "{kind}: the owner exists");
+        assert_eq!(maps(&w).await, ["a", "b"], "{kind}: the owner exists");
         assert_eq!(w.metric("nonet_gc_objects_parked"), 1, "{kind}: the object waits for a kind with this name");
     }
 }
@@ -274,14 +259,13 @@ async fn the_kind_of_a_list_is_not_the_kind_of_an_owner() {
 /// GC-71.
 #[tokio::test(start_paused = true)]
 async fn the_explanation_names_an_owner_that_does_not_exist() {
-    let w = World::new().await;
-    let a = w.map("a", &[]).await;
+    let w = with_collector().await;
+    let a = create_map(&w, "a", &[]).await;
     let mut wrong = reference(&a, false);
     wrong["name"] = json!("other");
-    let c = w.create(map("c", &[wrong])).await;
-    w.settle().await;
-    assert_eq!(w.maps().await, ["a"]);
-    let recent = w.running().explain(None)[0]["recent"].clone();
+    let c = w.create_and_settle(map("c", &[wrong])).await;
+    assert_eq!(maps(&w).await, ["a"]);
+    let recent = w.loops().explain(None)[0]["recent"].clone();
     let of_c = |sync: &&Value| sync["key"] == c["metadata"]["uid"];
     let sync = recent.as_array().unwrap().iter().find(of_c).unwrap();
     let deleted = "delete ConfigMap c: no owner keeps it; propagation policy Background; \
@@ -293,9 +277,9 @@ async fn the_explanation_names_an_owner_that_does_not_exist() {
 #[tokio::test(start_paused = true)]
 async fn each_missing_owner_is_looked_up_once() {
     const OWNERS: usize = 30;
-    let w = World::new().await;
+    let w = with_collector().await;
     w.settle().await;
-    w.reset_counters();
+    w.clear_log();
     let nobody = |name: &str, n: usize| {
         let (version, kind) =
             [("v1", "ConfigMap"), ("v1", "Namespace"), ("neighbour.example.com/v1", "Nothing")][n % 3];
@@ -317,29 +301,27 @@ async fn each_missing_owner_is_looked_up_once() {
         w.create(kept(&format!("kept-{number}"), &references)).await;
     }
     w.wait(3600).await;
-    assert_eq!(w.maps().await.len(), 12, "owners of a kind that is not served may exist");
-    let asked = (w.request_count("get", "configmaps"), w.request_count("get", "namespaces"));
+    assert_eq!(maps(&w).await.len(), 12, "owners of a kind that is not served may exist");
+    let asked = (w.count("get", MAPS), w.count("get", "namespaces"));
     assert!(asked.0 <= 10 * OWNERS as u64 && asked.1 <= 10 * OWNERS as u64, "{asked:?}");
 }
 
 /// GC-69.
 #[tokio::test(start_paused = true)]
 async fn denied_changes_of_references_are_reported_on_the_object_of_the_sync() {
-    let w = World::new().await;
-    let a = w.map("a", &[]).await;
-    let b = w.map("b", &[]).await;
-    let stays = w.map("stays", &[]).await;
-    w.map("kept", &[&a, &stays]).await;
-    w.map("orphan", &[&b]).await;
+    let w = with_collector().await;
+    let a = create_map(&w, "a", &[]).await;
+    let b = create_map(&w, "b", &[]).await;
+    let stays = create_map(&w, "stays", &[]).await;
+    create_map(&w, "kept", &[&a, &stays]).await;
+    create_map(&w, "orphan", &[&b]).await;
     w.settle().await;
-    w.reset_counters();
-    w.sandbox
-        .faults()
-        .add(Rule::new(Action::Forbidden).identity(CONTROLLER_IDENTITY).verb("patch").resource("configmaps"));
-    w.delete_map("a", "Background").await;
-    w.delete_map("b", "Orphan").await;
+    w.clear_log();
+    w.fault(rule(Action::Forbidden, "patch", MAPS));
+    delete_map(&w, "a", "Background").await;
+    delete_map(&w, "b", "Orphan").await;
     w.wait(60).await;
-    let events = w.sandbox.list("events", Some(NAMESPACE)).await.unwrap();
+    let events = w.list("events").await;
     let messages = |name: &str| {
         let of = events.iter().filter(|event| event["involvedObject"]["name"] == name);
         of.map(|event| format!("{} {} {}", event["type"], event["reason"], event["message"])).collect::<Vec<_>>()
@@ -352,9 +334,9 @@ async fn denied_changes_of_references_are_reported_on_the_object_of_the_sync() {
             "{name}: {messages:?}"
         );
     }
-    let tries = w.request_count("patch", "configmaps");
+    let tries = w.count("patch", MAPS);
     assert!(tries <= 60, "retries must back off: {tries}");
-    w.sandbox.faults().clear();
+    w.clear_faults();
     w.wait(200).await;
-    assert_eq!(w.maps().await, ["kept", "orphan", "stays"]);
+    assert_eq!(maps(&w).await, ["kept", "orphan", "stays"]);
 }

@@ -1,14 +1,8 @@
 //! The hand-over of running Jobs from upstream's controller, in every state that was recorded on a real cluster.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
-use jiff::SignedDuration;
-use serde_json::{Value, json};
-
-use crate::{
-    oracle,
-    world::{CONTROLLER_IDENTITY, JOBS_RESOURCE, NAMESPACE, TestCluster, finalizers, job_with_spec, name},
-};
+use crate::{oracle, world::*};
 
 struct RecordedState {
     kind: String,
@@ -72,16 +66,8 @@ fn state(lines: &[RecordedState]) -> (Value, BTreeMap<String, Value>) {
     (job, pods)
 }
 
-fn is_terminating(pod: &Value) -> bool {
-    pod["metadata"]["deletionTimestamp"].is_string()
-}
-
-fn has_finished(pod: &Value) -> bool {
-    ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default())
-}
-
 /// Creates the Job and its Pods on the server as they are after the last of these recorded states.
-async fn create_state(world: &TestCluster, lines: &[RecordedState]) {
+async fn create_state(world: &World, lines: &[RecordedState]) {
     let (job, pods) = state(lines);
     let mut fresh = job.clone();
     fresh["metadata"] = json!({"name": job["metadata"]["name"], "namespace": NAMESPACE});
@@ -90,7 +76,7 @@ async fn create_state(world: &TestCluster, lines: &[RecordedState]) {
         fresh["spec"].as_object_mut().unwrap().remove(field);
     }
     fresh["spec"]["template"]["metadata"]["labels"].take();
-    let created = world.create_object(fresh).await;
+    let created = world.create(fresh).await;
     let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap().to_owned();
     let mut uids = BTreeMap::from([(uid(&job), uid(&created))]);
     for (pod_name, pod) in &pods {
@@ -105,7 +91,7 @@ async fn create_state(world: &TestCluster, lines: &[RecordedState]) {
                 "annotations": annotations, "ownerReferences": pod["metadata"]["ownerReferences"],
                 "finalizers": pod["metadata"]["finalizers"]},
             "spec": {"containers": [{"name": "c", "image": "img:1"}], "restartPolicy": "Never", "hostname": spec["hostname"]}});
-        let created = world.create_object(replace(&fresh, &uids)).await;
+        let created = world.create(replace(&fresh, &uids)).await;
         uids.insert(uid(pod), uid(&created));
         if has_finished(pod) {
             let statuses = &pod["status"]["containerStatuses"];
@@ -117,20 +103,16 @@ async fn create_state(world: &TestCluster, lines: &[RecordedState]) {
     let going: Vec<&String> = pods.iter().filter(|(_, pod)| is_terminating(pod)).map(|(name, _)| name).collect();
     if !going.is_empty() {
         // The nodes get time to start the Pods, because the server removes a deleted Pod directly if no node runs it.
-        world.clock.sleep(std::time::Duration::from_millis(500)).await;
+        world.wait(0.5).await;
     }
     for pod in going {
-        world.sandbox.delete("pods", Some(NAMESPACE), pod).await.unwrap();
+        world.delete("pods", pod).await;
         assert!(is_terminating(&world.get("pods", pod).await), "{pod}");
     }
     let status = replace(&job["status"], &uids);
     if status != json!({}) {
         let name = job["metadata"]["name"].as_str().unwrap();
-        world
-            .sandbox
-            .merge(JOBS_RESOURCE, Some(NAMESPACE), name, Some("status"), json!({ "status": status }))
-            .await
-            .unwrap();
+        world.patch_status(JOBS, name, status).await;
     }
 }
 
@@ -191,8 +173,8 @@ async fn every_recorded_state_is_taken_over() {
         let (end, left) = (outcome_of_job(&lines[over].object), state(&lines).1.len());
         for upto in 1..=lines.len() {
             let what = format!("{trace} {job}, {upto} of {} states", lines.len());
-            let mut world = TestCluster::new().await;
-            world.crash_loops();
+            let mut world = cluster().start().await;
+            world.crash();
             // The clock is set to a time after the whole recording.
             world.clock.shift_wall_clock(SignedDuration::from_mins(50));
             create_state(&world, &lines[..upto]).await;
@@ -201,19 +183,18 @@ async fn every_recorded_state_is_taken_over() {
             taken_over_going += found.iter().filter(|pod| is_terminating(pod)).count();
             let stays = |pod: &&Value| !is_terminating(pod) && expected.deletes == 0;
             let stay: Vec<&str> = found.iter().filter(stays).map(name).collect();
-            world.reset_counts();
+            world.clear_log();
             world.start();
-            world.wait_seconds(40).await;
+            world.wait(40).await;
             let pods = world.pods().await;
-            assert_eq!(outcome_of_job(&world.get(JOBS_RESOURCE, job).await), expected.counts, "{what}");
+            assert_eq!(outcome_of_job(&world.get(JOBS, job).await), expected.counts, "{what}");
             assert_eq!(pods.len(), expected.pods, "{what}: no extra Pod");
             assert!(stay.iter().all(|old| pods.iter().any(|pod| name(pod) == *old)), "{what}: no Pod was restarted");
             assert!(pods.iter().all(|pod| finalizers(pod).is_empty()), "{what}");
-            assert_eq!(world.request_count("delete", "pods"), expected.deletes as u64, "{what}");
+            assert_eq!(world.count("delete", "pods"), expected.deletes as u64, "{what}");
             if upto == lines.len() {
-                let ours = world.writes_of_loops();
-                let untouched =
-                    ours.iter().all(|w| w.identity == CONTROLLER_IDENTITY && w.resource == "pods" || job == "ttl");
+                let ours = world.own_writes();
+                let untouched = ours.iter().all(|w| w.identity == CONTROLLER && w.resource == "pods" || job == "ttl");
                 assert!(untouched, "{what}: {ours:?}");
             }
         }
@@ -224,36 +205,17 @@ async fn every_recorded_state_is_taken_over() {
 /// JOB-58.
 #[tokio::test(start_paused = true)]
 async fn a_running_job_is_taken_over_without_a_write() {
-    let mut world = TestCluster::new().await;
-    world.create_object(job_with_spec("sum", &[], json!({"completions": 3, "parallelism": 3}))).await;
-    world
-        .create_object(job_with_spec(
-            "idx",
-            &[],
-            json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1}),
-        ))
-        .await;
-    world.create_object(job_with_spec("susp", &[], json!({"suspend": true}))).await;
-    world.wait_until_settled().await;
-    world.crash_loops();
-    world.reset_counts();
-    world.start();
-    world.wait_seconds(10).await;
-    assert!(world.writes_of_loops().is_empty(), "{:?}", world.writes_of_loops());
+    let mut world = cluster().settled(parallel("", 3)).await;
+    let limited = json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1});
+    world.create(job("idx", "", limited)).await;
+    world.create(job("susp", "", json!({"suspend": true}))).await;
+    conformance::settled_objects_are_left_alone(&mut world, &[("get", JOBS), ("get", "pods")]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deposed_leader_writes_nothing_more() {
-    let world = TestCluster::new().await;
-    let slow = sandbox::Rule::new(sandbox::Action::Latency(std::time::Duration::from_millis(10)));
-    world.sandbox.faults().add(slow.identity(CONTROLLER_IDENTITY).verb("create"));
-    world.create_object(job_with_spec("sum", &[("exit", "0")], json!({"completions": 100, "parallelism": 100}))).await;
-    world.clock.sleep(std::time::Duration::from_millis(35)).await;
-    world.loops.as_ref().unwrap().depose();
-    let then = world.writes_of_loops().len();
-    assert!(then > 0 && then < 100);
-    world.wait_seconds(60).await;
-    assert!(world.writes_of_loops().len() <= then + 8);
-    assert_eq!(world.job_status("sum").await, json!({}));
+    let world = cluster().start().await;
+    conformance::a_deposed_leader_writes_nothing(&world, parallel("exit=0", 100)).await;
+    assert_eq!(world.status().await, json!({}));
     oracle::check_all_writes(&world);
 }

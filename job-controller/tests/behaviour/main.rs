@@ -5,11 +5,11 @@
 mod admission;
 mod bad_input;
 mod crash;
-mod fair;
 mod finish;
 mod gangs;
 mod hand_over;
 mod indexed;
+mod loops;
 mod oracle;
 mod orphans;
 mod plain;
@@ -18,5 +18,4 @@ mod shadow;
 mod suspend;
 mod ttl;
 mod versions;
-mod watches;
 mod world;

@@ -1,38 +1,20 @@
 //! Jobs with completion mode `NonIndexed`, from their creation to their end.
 
-use common::settings::{OperatorSettings, TunableValue};
-use sandbox::{Action, Rule, Sandbox};
-use serde_json::{Value, json};
-
-use crate::{
-    oracle,
-    world::{
-        CONTROLLER_IDENTITY, ClusterSetup, JOBS_RESOURCE, NAMESPACE, TRACKING_FINALIZER, TestCluster, finalizers, job,
-        job_with_spec, name, orphan_pod,
-    },
-};
+use crate::{oracle, world::*};
 
 /// JOB-26, JOB-51, JOB-53, JOB-59.
 #[tokio::test(start_paused = true)]
 async fn a_job_runs_until_enough_pods_have_succeeded() {
-    let world = TestCluster::new().await;
-    world
-        .create_object(job_with_spec(
-            "sum",
-            &[("exit", "0"), ("after", "1")],
-            json!({"completions": 4, "parallelism": 2}),
-        ))
-        .await;
-    world.wait_until_settled().await;
-    let job = world.get(JOBS_RESOURCE, "sum").await;
+    let world = cluster().settled(sum("exit=0 after=1", json!({"completions": 4, "parallelism": 2}))).await;
+    let job = world.subject().await;
     let status = &job["status"];
-    assert_eq!((&status["succeeded"], &status["ready"], &status["terminating"]), (&json!(4), &json!(0), &json!(0)));
-    assert_eq!((status.get("active"), status.get("failed")), (None, None));
+    assert_eq!(pick(status, "succeeded ready terminating"), json!([4, 0, 0]));
+    assert_eq!(pick(status, "active failed"), json!([null, null]));
     assert_eq!(status["uncountedTerminatedPods"], json!({}));
-    assert_eq!(world.conditions("sum").await, ["SuccessCriteriaMet CompletionsReached", "Complete CompletionsReached"]);
+    assert_eq!(world.true_conditions().await, ["SuccessCriteriaMet CompletionsReached", "Complete CompletionsReached"]);
     assert!(status["completionTime"].is_string() && status["startTime"].is_string());
     let pods = world.pods().await;
-    assert_eq!((pods.len(), world.request_count("create", "pods"), world.max_live_pods()), (4, 4, 4));
+    assert_eq!((pods.len(), world.count("create", "pods"), world.max_live_pods()), (4, 4, 4));
     for pod in &pods {
         assert!(finalizers(pod).is_empty());
         assert_eq!(pod["metadata"]["generateName"], "sum-");
@@ -43,15 +25,8 @@ async fn a_job_runs_until_enough_pods_have_succeeded() {
         );
     }
     // One create and one removal of the finalizer are the only requests for a Pod.
-    assert_eq!(
-        (
-            world.request_count("patch", "pods"),
-            world.request_count("delete", "pods"),
-            world.request_count("get", "pods")
-        ),
-        (4, 0, 0)
-    );
-    assert_eq!(world.request_count("get", JOBS_RESOURCE), 0);
+    assert_eq!((world.count("patch", "pods"), world.count("delete", "pods"), world.count("get", "pods")), (4, 0, 0));
+    assert_eq!(world.count("get", JOBS), 0);
     let mut want: Vec<String> =
         pods.iter().map(|p| format!("Normal SuccessfulCreate Created pod: {}", name(p))).collect();
     want.push("Normal Completed Job completed".to_owned());
@@ -60,151 +35,111 @@ async fn a_job_runs_until_enough_pods_have_succeeded() {
     oracle::check_all_writes(&world);
 }
 
-/// JOB-23.
-#[tokio::test(start_paused = true)]
-async fn new_pods_carry_the_finalizer() {
-    let world = TestCluster::new().await;
-    world.create_object(job("sum", &[])).await;
-    world.wait_until_settled().await;
-    let pod = &world.pods().await[0];
-    assert_eq!(finalizers(pod), [TRACKING_FINALIZER]);
-    assert_eq!(world.job_status("sum").await["active"], 1);
-    assert_eq!(world.job_status("sum").await["ready"], 1);
-}
-
 /// JOB-37, JOB-54, JOB-59.
 #[tokio::test(start_paused = true)]
 async fn failures_are_counted_until_there_are_too_many() {
-    let world = TestCluster::new().await;
-    world.create_object(job_with_spec("bad", &[("exit", "1")], json!({"backoffLimit": 2}))).await;
+    let world = cluster().start().await;
+    world.create(job("bad", "exit=1", json!({"backoffLimit": 2}))).await;
     let begin = world.clock.now();
-    world.wait_until_settled().await;
-    while world.conditions("bad").await.is_empty() {
-        world.wait_seconds(1).await;
+    world.settle().await;
+    while conditions(&world, "bad").await.is_empty() {
+        world.wait(1).await;
     }
-    world.wait_until_settled().await;
+    world.settle().await;
     // The back-off is 10 s after the first failure, and 20 s after the second.
     let took = world.clock.now().duration_since(begin).as_secs();
     assert!((28..40).contains(&took), "{took} s");
-    let status = world.job_status("bad").await;
-    assert_eq!((&status["failed"], status.get("succeeded"), status.get("completionTime")), (&json!(3), None, None));
-    assert_eq!(world.conditions("bad").await, ["FailureTarget BackoffLimitExceeded", "Failed BackoffLimitExceeded"]);
+    let status = world.status_of(JOBS, "bad").await;
+    assert_eq!(pick(&status, "failed succeeded completionTime"), json!([3, null, null]));
+    assert_eq!(conditions(&world, "bad").await, ["FailureTarget BackoffLimitExceeded", "Failed BackoffLimitExceeded"]);
     let events = world.events().await;
     assert!(events.contains(&"Warning BackoffLimitExceeded Job has reached the specified backoff limit".to_owned()));
-    assert_eq!(
-        (world.pods().await.len(), world.request_count("delete", "pods")),
-        (3, 0),
-        "failed Pods stay for inspection"
-    );
+    assert_eq!((world.pods().await.len(), world.count("delete", "pods")), (3, 0), "failed Pods stay for inspection");
     oracle::check_all_writes(&world);
 }
 
 /// JOB-16, JOB-51.
 #[tokio::test(start_paused = true)]
 async fn a_work_queue_ends_with_its_workers() {
-    let world = TestCluster::new().await;
-    world.create_object(job_with_spec("queue", &[("exit", "0"), ("after", "5")], json!({"parallelism": 3}))).await;
-    world.wait_until_settled().await;
-    let first = world.active_pod_names().await.into_iter().next();
+    let world = cluster().settled(job("queue", "exit=0 after=5", json!({"parallelism": 3}))).await;
+    let first = world.active_pods().await.into_iter().next();
     if let Some(first) = first {
         world.patch_pod_status(&first, json!({"phase": "Succeeded"})).await;
     }
-    world.wait_seconds(30).await;
-    let status = world.job_status("queue").await;
+    world.wait(30).await;
+    let status = world.status_of(JOBS, "queue").await;
     assert_eq!(status["succeeded"], 3);
-    assert_eq!(world.request_count("create", "pods"), 3, "no Pod is replaced once one has succeeded");
+    assert_eq!(world.count("create", "pods"), 3, "no Pod is replaced once one has succeeded");
     oracle::check_all_writes(&world);
 }
 
 /// JOB-15, JOB-21.
 #[tokio::test(start_paused = true)]
 async fn changes_of_parallelism_take_effect() {
-    let world = TestCluster::new().await;
-    world.create_object(job_with_spec("sum", &[], json!({"completions": 9, "parallelism": 2}))).await;
-    world.wait_until_settled().await;
-    world.patch_job_spec("sum", json!({"parallelism": 5})).await;
-    world.wait_until_settled().await;
-    assert_eq!(world.active_pod_names().await.len(), 5);
-    world.patch_job_spec("sum", json!({"parallelism": 1})).await;
-    world.wait_until_settled().await;
-    assert_eq!((world.active_pod_names().await.len(), world.request_count("delete", "pods")), (1, 4));
-    let status = world.job_status("sum").await;
-    assert_eq!((&status["active"], status.get("failed")), (&json!(1), None), "surplus Pods did not fail");
+    let world = cluster().settled(sum("", json!({"completions": 9, "parallelism": 2}))).await;
+    world.change_and_settle(json!({"parallelism": 5})).await;
+    assert_eq!(world.active_pods().await.len(), 5);
+    world.change_and_settle(json!({"parallelism": 1})).await;
+    assert_eq!((world.active_pods().await.len(), world.count("delete", "pods")), (1, 4));
+    assert_eq!(pick(&world.status().await, "active failed"), json!([1, null]), "surplus Pods did not fail");
     oracle::check_all_writes(&world);
 }
 
 /// JOB-85.
 #[tokio::test(start_paused = true)]
 async fn many_pods_are_created_and_counted_without_a_pause_between_batches() {
-    let settings = OperatorSettings::new()
-        .with_tunable("job-max-pods-per-sync", TunableValue::Count(50))
-        .with_tunable("job-max-uncounted-pods", TunableValue::Count(50));
-    let world = TestCluster::with_setup(ClusterSetup { settings, ..ClusterSetup::default() }).await;
+    let world = cluster().tunable("job-max-pods-per-sync", 50).tunable("job-max-uncounted-pods", 50).start().await;
     let begin = world.clock.now();
-    world
-        .create_object(job_with_spec(
-            "many",
-            &[("exit", "0"), ("after", "30")],
-            json!({"completions": 400, "parallelism": 400}),
-        ))
-        .await;
-    while world.active_pod_names().await.len() < 400 {
-        world.wait_seconds(1).await;
-        assert!(world.clock.now().duration_since(begin).as_secs() < 5, "{}", world.active_pod_names().await.len());
+    world.create(job("many", "exit=0 after=30", json!({"completions": 400, "parallelism": 400}))).await;
+    while world.active_pods().await.len() < 400 {
+        world.wait(1).await;
+        assert!(world.clock.now().duration_since(begin).as_secs() < 5, "{}", world.active_pods().await.len());
     }
-    world.wait_seconds(40).await;
-    let status = world.job_status("many").await;
-    assert_eq!((&status["succeeded"], world.conditions("many").await.len()), (&json!(400), 2));
-    assert_eq!((world.request_count("create", "pods"), world.request_count("patch", "pods")), (400, 400));
+    world.wait(40).await;
+    let status = world.status_of(JOBS, "many").await;
+    assert_eq!((&status["succeeded"], conditions(&world, "many").await.len()), (&json!(400), 2));
+    assert_eq!((world.count("create", "pods"), world.count("patch", "pods")), (400, 400));
     oracle::check_all_writes(&world);
 }
 
 /// JOB-43.
 #[tokio::test(start_paused = true)]
 async fn a_pod_deleted_by_a_user_has_failed_and_is_replaced() {
-    let world = TestCluster::new().await;
-    world.create_object(job_with_spec("sum", &[], json!({"completions": 2, "parallelism": 2}))).await;
-    world.wait_until_settled().await;
-    let victim = world.active_pod_names().await.into_iter().next().unwrap();
-    world.sandbox.delete("pods", Some(crate::world::NAMESPACE), &victim).await.unwrap();
-    world.wait_seconds(30).await;
-    let status = world.job_status("sum").await;
-    assert_eq!((&status["failed"], &status["active"]), (&json!(1), &json!(2)));
-    assert!(!world.active_pod_names().await.contains(&victim));
+    let world = cluster().settled(parallel("", 2)).await;
+    let victim = world.first_active_pod().await;
+    world.delete("pods", &victim).await;
+    world.wait(30).await;
+    assert_eq!(pick(&world.status().await, "failed active"), json!([1, 2]));
+    assert!(!world.active_pods().await.contains(&victim));
     oracle::check_all_writes(&world);
 }
 
 /// JOB-11, JOB-12.
 #[tokio::test(start_paused = true)]
 async fn matching_orphans_are_adopted_and_counted() {
-    let world = TestCluster::new().await;
+    let world = cluster().start().await;
     let labels = json!({"app": "sum"});
-    world.create_object(orphan_pod("done", labels.clone(), &[("exit", "0")])).await;
-    world.create_object(orphan_pod("runs", labels.clone(), &[])).await;
-    world.wait_until_settled().await;
-    let mut sum = job_with_spec(
-        "sum",
-        &[],
+    world.create(orphan("done", labels.clone(), "exit=0")).await;
+    world.create_and_settle(orphan("runs", labels.clone(), "")).await;
+    let mut sum = sum(
+        "",
         json!({"completions": 3, "parallelism": 2, "manualSelector": true,
         "selector": {"matchLabels": labels.clone()}}),
     );
     sum["spec"]["template"]["metadata"]["labels"] = labels;
-    world.create_object(sum).await;
-    world.wait_until_settled().await;
-    let status = world.job_status("sum").await;
-    assert_eq!((&status["succeeded"], &status["active"]), (&json!(1), &json!(2)));
+    world.create_and_settle(sum).await;
+    assert_eq!(pick(&world.status().await, "succeeded active"), json!([1, 2]));
     let adopted = world.get("pods", "runs").await;
     assert_eq!(
         (adopted["metadata"]["ownerReferences"][0]["name"].as_str(), finalizers(&adopted)),
         (Some("sum"), vec![TRACKING_FINALIZER])
     );
-    assert_eq!(world.request_count("get", JOBS_RESOURCE), 1);
+    assert_eq!(world.count("get", JOBS), 1);
     // A Pod with changed labels is released without its finalizer, and replaced.
-    world.merge("pods", "runs", json!({"metadata": {"labels": {"app": "other"}}})).await;
-    world.wait_until_settled().await;
+    world.patch_and_settle("pods", "runs", json!({"metadata": {"labels": {"app": "other"}}})).await;
     let released = world.get("pods", "runs").await;
     assert!(released["metadata"].get("ownerReferences").is_none() && finalizers(&released).is_empty());
-    assert_eq!(world.active_pod_names().await.len(), 3);
+    assert_eq!(world.active_pods().await.len(), 3);
     oracle::check_all_writes(&world);
 }
 
@@ -213,37 +148,33 @@ async fn matching_orphans_are_adopted_and_counted() {
 /// JOB-69.
 #[tokio::test(start_paused = true)]
 async fn an_orphan_with_restart_policy_always_is_not_adopted() {
-    let world = TestCluster::new().await;
+    let world = cluster().start().await;
     let labels = json!({"app": "sum"});
-    let mut always = orphan_pod("always", labels.clone(), &[]);
+    let mut always = orphan("always", labels.clone(), "");
     always["spec"]["restartPolicy"] = json!("Always");
     always["metadata"]["finalizers"] = json!([TRACKING_FINALIZER]);
-    world.create_object(always).await;
-    let mut sum = job_with_spec(
-        "sum",
-        &[],
+    world.create(always).await;
+    let mut sum = sum(
+        "",
         json!({"completions": 2, "parallelism": 2, "manualSelector": true, "selector": {"matchLabels": labels.clone()}}),
     );
     sum["spec"]["template"]["metadata"]["labels"] = labels;
-    world.create_object(sum).await;
-    world.wait_until_settled().await;
+    world.create_and_settle(sum).await;
     let hidden = world.get("pods", "always").await;
     assert_eq!(hidden["metadata"].get("ownerReferences"), None);
     assert_eq!(finalizers(&hidden), [TRACKING_FINALIZER], "nor is its finalizer removed");
-    assert_eq!(world.job_status("sum").await["active"], json!(2));
+    assert_eq!(world.status().await["active"], json!(2));
     assert_eq!(world.pods().await.len(), 3);
 }
 
 /// JOB-23.
 #[tokio::test(start_paused = true)]
 async fn unknown_fields_of_the_template_reach_the_pods() {
-    let builder = Sandbox::builder().keep_unknown_fields(true);
-    let world = TestCluster::with_setup(ClusterSetup { builder, ..ClusterSetup::default() }).await;
-    let mut sum = job_with_spec("sum", &[], json!({"completions": 1, "completionMode": "Indexed"}));
+    let world = cluster().server(|server| server.keep_unknown_fields(true)).start().await;
+    let mut sum = sum("", json!({"completions": 1, "completionMode": "Indexed"}));
     sum["spec"]["template"]["spec"]["fromTheFuture"] = json!({"deep": [1, {"x": true}]});
     sum["spec"]["template"]["spec"]["containers"][0]["alsoNew"] = json!(3);
-    world.create_object(sum).await;
-    world.wait_until_settled().await;
+    world.create_and_settle(sum).await;
     let spec = &world.pods().await[0]["spec"];
     assert_eq!(
         (&spec["fromTheFuture"], &spec["containers"][0]["alsoNew"]),
@@ -251,67 +182,34 @@ async fn unknown_fields_of_the_template_reach_the_pods() {
     );
 }
 
-/// JOB-58.
-#[tokio::test(start_paused = true)]
-async fn a_settled_job_is_not_written() {
-    let world = TestCluster::new().await;
-    world.create_object(job("sum", &[])).await;
-    world.wait_until_settled().await;
-    world.reset_counts();
-    world.touch_job("sum").await;
-    world.wait_seconds(60).await;
-    assert!(world.writes_of_loops().is_empty(), "{:?}", world.writes_of_loops());
-}
-
-#[tokio::test(start_paused = true)]
-async fn shadow_mode_decides_and_writes_nothing() {
-    let world = TestCluster::with_setup(ClusterSetup {
-        settings: OperatorSettings::new().with_shadow_mode(true),
-        ..ClusterSetup::default()
-    })
-    .await;
-    world.create_object(job_with_spec("sum", &[], json!({"completions": 3, "parallelism": 3}))).await;
-    world.wait_until_settled().await;
-    assert!(world.writes_of_loops().is_empty());
-    let explained = world.loops.as_ref().unwrap().explain(Some("shop/sum"));
-    assert_eq!(explained[0]["actions"], json!(["create 3 Pods", "write the status"]));
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_hundred_jobs_at_once_need_no_extra_requests() {
-    let world = TestCluster::new().await;
+    let world = cluster().start().await;
     for n in 0..100 {
         let name = format!("sum-{n}");
-        world
-            .create_object(job_with_spec(
-                &name,
-                &[("exit", "0"), ("after", "1")],
-                json!({"completions": 3, "parallelism": 3}),
-            ))
-            .await;
+        world.create(job(&name, "exit=0 after=1", json!({"completions": 3, "parallelism": 3}))).await;
     }
-    world.wait_until_settled().await;
+    world.settle().await;
     for n in 0..100 {
-        assert_eq!(world.job_status(&format!("sum-{n}")).await["succeeded"], 3);
+        assert_eq!(world.status_of(JOBS, &format!("sum-{n}")).await["succeeded"], 3);
     }
-    assert_eq!((world.request_count("create", "pods"), world.request_count("patch", "pods")), (300, 300));
+    assert_eq!((world.count("create", "pods"), world.count("patch", "pods")), (300, 300));
     oracle::check_all_writes(&world);
 }
 
 /// JOB-68.
 #[tokio::test(start_paused = true)]
 async fn all_metrics_are_recorded() {
-    let world = TestCluster::new().await;
-    world.create_object(job_with_spec("sum", &[("exit", "0")], json!({"completions": 2, "parallelism": 1}))).await;
+    let world = cluster().start().await;
+    world.create(sum("exit=0", json!({"completions": 2, "parallelism": 1}))).await;
     world
-        .create_object(job_with_spec(
+        .create_and_settle(job(
             "bad",
-            &[("exit", "1")],
+            "exit=1",
             json!({"backoffLimit": 0, "completionMode": "Indexed", "completions": 1}),
         ))
         .await;
-    world.wait_until_settled().await;
-    let text = world.loops.as_ref().map(|l| l.metrics().render_prometheus()).unwrap();
+    let text = world.metrics();
     for line in [
         r#"job_controller_job_pods_finished_total{completion_mode="NonIndexed",result="succeeded"} 2"#,
         r#"job_controller_job_pods_finished_total{completion_mode="Indexed",result="failed"} 1"#,
@@ -336,59 +234,50 @@ async fn all_metrics_are_recorded() {
 /// JOB-18, JOB-66.
 #[tokio::test(start_paused = true)]
 async fn a_refused_pod_costs_one_request_per_sync() {
-    let world = TestCluster::new().await;
-    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": crate::world::NAMESPACE},
+    let world = cluster().start().await;
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": NAMESPACE},
         "spec": {"hard": {"pods": "0"}}, "status": {"hard": {"pods": "0"}, "used": {"pods": "0"}}});
-    world.create_object(quota.clone()).await;
-    world
-        .sandbox
-        .merge("resourcequotas", Some(crate::world::NAMESPACE), "q", Some("status"), json!({"status": quota["status"]}))
-        .await
-        .unwrap();
-    world.create_object(job_with_spec("sum", &[], json!({"completions": 30, "parallelism": 30}))).await;
-    world.wait_seconds(10).await;
+    world.create(quota.clone()).await;
+    world.patch_status("resourcequotas", "q", quota["status"].clone()).await;
+    world.create(parallel("", 30)).await;
+    world.wait(10).await;
     // The create requests are sent at once, and after 1 s, 2 s and 4 s.
-    let asked = world.request_count("create", "pods");
-    assert!((3..=6).contains(&asked), "{asked}");
-    assert_eq!(world.job_status("sum").await.get("active"), None);
+    world.assert_count("create", "pods", 3..=6);
+    assert_eq!(world.status().await.get("active"), None);
     let events: Vec<String> = world.events().await;
     assert!(events.iter().any(|e| e.starts_with("Warning FailedCreate Error creating: pods \"sum-")), "{events:?}");
-    let explained: Value = world.loops.as_ref().unwrap().explain(Some("shop/sum"));
+    let explained: Value = world.loops().explain(Some("shop/sum"));
     assert!(explained[0]["lastError"]["error"].as_str().unwrap().contains("exceeded quota"), "{explained}");
 }
 
 /// JOB-83.
 #[tokio::test(start_paused = true)]
 async fn denied_adoptions_are_reported_in_one_event_per_sync() {
-    let world = TestCluster::new().await;
+    let world = cluster().start().await;
     for name in ["a", "b", "c"] {
-        world.create_object(orphan_pod(name, json!({"app": "sum"}), &[])).await;
+        world.create(orphan(name, json!({"app": "sum"}), "")).await;
     }
-    world.wait_until_settled().await;
-    world.reset_counts();
-    world
-        .sandbox
-        .faults()
-        .add(Rule::new(Action::Forbidden).identity(CONTROLLER_IDENTITY).verb("patch").resource("pods"));
-    let mut sum = job_with_spec(
-        "sum",
-        &[],
+    world.settle().await;
+    world.clear_log();
+    world.fault(rule(Action::Forbidden, "patch", "pods"));
+    let mut sum = sum(
+        "",
         json!({"completions": 3, "parallelism": 3, "manualSelector": true, "selector": {"matchLabels": {"app": "sum"}}}),
     );
     sum["spec"]["template"]["metadata"]["labels"] = json!({"app": "sum"});
-    world.create_object(sum).await;
-    world.wait_seconds(60).await;
-    let syncs = world.request_count("get", JOBS_RESOURCE);
-    assert_eq!(world.request_count("patch", "pods"), 3 * syncs);
+    world.create(sum).await;
+    world.wait(60).await;
+    let syncs = world.count("get", JOBS);
+    assert_eq!(world.count("patch", "pods"), 3 * syncs);
     assert!((3..=14).contains(&syncs), "it backs off: {syncs}");
-    let events = world.sandbox.list("events", Some(NAMESPACE)).await.unwrap();
+    let events = world.list("events").await;
     let reported: Vec<_> = events.iter().filter(|event| event["reason"] == "FailedUpdate").collect();
     let [event] = reported[..] else { panic!("{events:#?}") };
     let message = event["message"].as_str().unwrap();
     assert!(message.starts_with("Error: cannot adopt Pod shop/") && message.contains("is forbidden: "), "{message}");
     assert!(message.ends_with(" (and 2 more)"), "{message}");
     assert_eq!((event["count"].as_u64(), &event["type"]), (Some(syncs), &json!("Warning")));
-    world.sandbox.faults().clear();
-    world.wait_seconds(400).await;
+    world.clear_faults();
+    world.wait(400).await;
     assert_eq!(world.get("pods", "a").await["metadata"]["ownerReferences"][0]["name"], "sum");
 }

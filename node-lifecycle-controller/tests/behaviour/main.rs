@@ -5,9 +5,9 @@
 mod blindness;
 mod eviction;
 mod garbage;
+mod loops;
 mod monitor;
 mod refusals;
 mod shadow;
-mod watches;
 mod world;
 mod zones;

@@ -1,50 +1,47 @@
 //! Shadow mode, in which a process writes nothing: evictions and passes are still decided when they are due.
 
-use common::settings::OperatorSettings;
-use serde_json::json;
+use crate::world::*;
 
-use crate::world::{Cluster, ME, NS, PodLoopsWorld, no_execute_taint, tolerate_all};
-
-async fn shadow() -> PodLoopsWorld {
-    PodLoopsWorld::with(OperatorSettings::new().with_shadow_mode(true)).await
+async fn shadow() -> World {
+    pod_world(pod_cluster().shadow()).await
 }
 
-fn is_untouched(world: &PodLoopsWorld) -> bool {
-    world.sandbox.writes().all().iter().all(|write| write.identity != ME)
+fn is_untouched(world: &World) -> bool {
+    world.sandbox.writes().all().iter().all(|write| write.identity != CONTROLLER)
 }
 
 /// NODE-76.
 #[tokio::test(start_paused = true)]
 async fn an_eviction_is_decided_when_the_toleration_ends_and_no_pod_is_deleted() {
     let world = shadow().await;
-    world.node("n", json!([])).await;
-    world.pod("p", "n", json!([tolerate_all(Some(300))])).await;
-    world.taint("n", json!([no_execute_taint("k")])).await;
+    create_node(&world, "n", json!([])).await;
+    create_pod(&world, "p", "n", tolerating(Some(300))).await;
+    taint(&world, "n", no_execute("k")).await;
     let tainted = world.clock.now();
     world.wait(1000).await;
-    let plans = world.plans("shop/p");
+    let plans = world.loops().plans("shop/p");
     let (at, actions) = &plans[0];
     let why = "it no longer tolerates a taint of its node";
     let condition = format!("write the condition DisruptionTarget: {why}");
     assert_eq!(actions, &[condition, format!("delete Pod p: {why}")]);
     assert_eq!(at.duration_since(tainted).as_secs(), 300);
-    assert!(!world.is_terminating_or_deleted("p").await && is_untouched(&world));
+    assert!(!is_terminating_or_deleted(&world, "p").await && is_untouched(&world));
 }
 
 /// NODE-76.
 #[tokio::test(start_paused = true)]
 async fn the_removal_of_a_taint_in_time_cancels_the_eviction() {
     let world = shadow().await;
-    world.node("n", json!([])).await;
-    world.pod("p", "n", json!([tolerate_all(Some(300))])).await;
-    world.taint("n", json!([no_execute_taint("k")])).await;
+    create_node(&world, "n", json!([])).await;
+    create_pod(&world, "p", "n", tolerating(Some(300))).await;
+    taint(&world, "n", no_execute("k")).await;
     world.wait(200).await;
-    world.taint("n", json!([])).await;
+    taint(&world, "n", json!([])).await;
     world.wait(1).await;
-    world.taint("n", json!([no_execute_taint("k")])).await;
+    taint(&world, "n", no_execute("k")).await;
     let tainted = world.clock.now();
     world.wait(1000).await;
-    let plans = world.plans("shop/p");
+    let plans = world.loops().plans("shop/p");
     assert_eq!(plans[0].1, [""; 0], "its timer is cancelled");
     assert_eq!(plans[1].0.duration_since(tainted).as_secs(), 300, "a new timer starts");
     assert!(is_untouched(&world));
@@ -54,26 +51,26 @@ async fn the_removal_of_a_taint_in_time_cancels_the_eviction() {
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_missing_node_are_decided_after_the_quarantine_and_none_is_removed() {
     let world = shadow().await;
-    world.pod("p", "missing", json!([])).await;
+    create_pod(&world, "p", "missing", json!([])).await;
     let bound = world.clock.now();
     world.wait(90).await;
-    let plans = world.plans("pass");
+    let plans = world.loops().plans("pass");
     let (at, actions) = &plans[0];
-    let why = format!("its node does not exist (namespace {NS})");
+    let why = format!("its node does not exist (namespace {NAMESPACE})");
     assert_eq!(actions, &[format!("set the phase Failed of Pod p: {why}"), format!("delete Pod p: {why}")]);
     let after = at.duration_since(bound).as_secs();
     assert!((40..=60).contains(&after), "{after}");
-    assert!(!world.is_terminating_or_deleted("p").await && is_untouched(&world));
+    assert!(!is_terminating_or_deleted(&world, "p").await && is_untouched(&world));
 }
 
 /// NODE-76.
 #[tokio::test(start_paused = true)]
 async fn nodes_are_judged_when_they_are_due_and_nothing_is_written_to_them() {
-    let cluster = Cluster::with(6, OperatorSettings::new().with_shadow_mode(true)).await;
-    cluster.pod("p", "node-1").await;
+    let cluster = live_world(live_cluster(6).shadow()).await;
+    create_pod(&cluster, "p", "node-1", json!(null)).await;
     cluster.wait(20).await;
-    cluster.nodes.set_condition("node-2", "Ready", false).unwrap();
-    cluster.nodes.silence("node-1").unwrap();
+    cluster.nodes().set_condition("node-2", "Ready", false).unwrap();
+    cluster.nodes().silence("node-1").unwrap();
     let silenced = cluster.clock.now();
     cluster.wait(120).await;
     let when = |key: &str, action: &str| {
@@ -89,6 +86,6 @@ async fn nodes_are_judged_when_they_are_due_and_nothing_is_written_to_them() {
         when("node-2", "update taints and labels of Node node-2: add taint node.kubernetes.io/not-ready:NoSchedule")
             <= 1
     );
-    assert!(cluster.sandbox.writes().all().iter().all(|write| write.identity != ME));
-    assert_eq!((cluster.unknown_count().await, cluster.tainted_nodes().await.len()), (0, 0));
+    cluster.assert_wrote_nothing();
+    assert_eq!((unknown_count(&cluster).await, tainted_nodes(&cluster).await.len()), (0, 0));
 }

@@ -1,28 +1,25 @@
-//! Shadow mode: the plan for a newly available Pod is made in time, and the status is not written.
+//! Shadow mode, in which the loops decide and write nothing.
 
-use jiff::Timestamp;
-use serde_json::json;
+use crate::world::*;
 
-use crate::world::{TestCluster, replica_set};
+/// REPLICASET-55.
+#[tokio::test(start_paused = true)]
+async fn shadow_mode_decides_and_writes_nothing() {
+    let world = cluster().shadow().settled(web(3)).await;
+    world.assert_wrote_nothing();
+    assert_eq!(world.explain()["actions"], json!(["create 3 Pods", "write the status"]));
+}
 
 /// REPLICASET-36, REPLICASET-55.
 #[tokio::test(start_paused = true)]
 async fn an_available_pod_is_decided_in_time_and_not_written() {
-    let mut world = TestCluster::new().await;
-    let mut object = replica_set("web", 1);
-    object["spec"]["minReadySeconds"] = json!(300);
-    world.create_object(object).await;
-    world.wait_until_settled().await;
-    world.crash_loops();
-    let pod = &world.list_pods().await[0];
-    let since = sandbox::nodes::condition(pod, "Ready").unwrap()["lastTransitionTime"].clone();
-    let since: Timestamp = since.as_str().unwrap().parse().unwrap();
+    let mut world = cluster().settled(with_spec(web(1), json!({"minReadySeconds": 300}))).await;
+    world.crash();
+    let since = time(&condition(&world.pods().await[0], "Ready")["lastTransitionTime"]);
     world.start_shadow();
-    world.wait_seconds(1000).await;
-    let plans = world.loops.as_ref().unwrap().plans("shop/web");
-    assert_eq!(plans.len(), 1, "{plans:?}");
-    let (at, actions) = &plans[0];
-    assert_eq!(actions, &["write the status"]);
-    assert_eq!(at.duration_since(since).as_secs(), 300);
-    assert!(world.own_writes().is_empty());
+    world.wait(1000).await;
+    let plans = world.plans();
+    let [(at, actions)] = &plans[..] else { panic!("{plans:?}") };
+    assert_eq!((at.duration_since(since).as_secs(), &actions[..]), (300, &["write the status".to_owned()][..]));
+    world.assert_wrote_nothing();
 }

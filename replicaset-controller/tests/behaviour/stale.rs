@@ -1,117 +1,90 @@
 //! Syncs on stale caches, while the sandbox delays or breaks the watches.
 
-use std::time::Duration;
-
-use common::settings::{OperatorSettings, TunableValue};
-use sandbox::{Action, Rule};
-use serde_json::json;
-
-use crate::world::{
-    CONTROLLER_IDENTITY, REPLICA_SET_RESOURCE, REPLICATION_CONTROLLER_RESOURCE, TestCluster, TestClusterSetup,
-    replica_set, replication_controller,
-};
+use crate::world::*;
 
 /// REPLICASET-40, REPLICASET-64, REPLICASET-72, REPLICASET-73.
 #[tokio::test(start_paused = true)]
 async fn no_pod_is_created_twice_while_the_cache_is_stale() {
     for gate in [true, false] {
-        let settings = OperatorSettings::new().with_feature_gate("StaleControllerConsistencyReplicaSet", gate);
-        let world = TestCluster::with_setup(TestClusterSetup { settings, ..TestClusterSetup::default() }).await;
-        world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "pods");
-        world.create_object(replica_set("web", 3)).await;
-        for _ in 0..20 {
-            world.wait_seconds(1).await;
-            world.touch_annotation(REPLICA_SET_RESOURCE, "web").await;
-        }
-        assert_eq!((world.request_count("create", "pods"), world.active_pod_names().await.len()), (3, 3));
-        let text = world.loops.as_ref().unwrap().metrics().render_prometheus();
+        let world = cluster().gate("StaleControllerConsistencyReplicaSet", gate).start().await;
+        world.hold("pods");
+        world.create(web(3)).await;
+        world.touch_subject_for(20).await;
+        assert_eq!((world.count("create", "pods"), world.active_pods().await.len()), (3, 3));
+        let text = world.metrics();
         let counted = text.contains("replicaset_controller_stale_sync_skips_total{group=\"\",resource=\"pods\"}");
         assert_eq!(counted, gate);
-        world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "pods");
-        world.wait_until_settled().await;
-        assert_eq!((world.request_count("create", "pods"), world.max_live_pod_count()), (3, 3));
-        assert_eq!(world.get_object(REPLICA_SET_RESOURCE, "web").await["status"]["readyReplicas"], 3);
+        world.release("pods");
+        world.settle().await;
+        assert_eq!((world.count("create", "pods"), world.max_live_pods()), (3, 3));
+        assert_eq!(world.status().await["readyReplicas"], 3);
     }
 }
 
 /// REPLICASET-41, REPLICASET-73.
 #[tokio::test(start_paused = true)]
 async fn no_pod_is_deleted_twice_while_the_cache_is_stale() {
-    let world = TestCluster::new().await;
-    world.create_object(replica_set("web", 5)).await;
-    world.wait_until_settled().await;
-    world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "pods");
-    world.clear_logs();
-    world.set_replicas("web", 3).await;
-    for _ in 0..20 {
-        world.wait_seconds(1).await;
-        world.touch_annotation(REPLICA_SET_RESOURCE, "web").await;
-    }
-    assert_eq!((world.request_count("delete", "pods"), world.active_pod_names().await.len()), (2, 3));
-    world.set_replicas("web", 5).await;
-    world.wait_seconds(20).await;
-    assert_eq!(world.request_count("create", "pods"), 0);
-    world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "pods");
-    world.wait_until_settled().await;
-    assert_eq!((world.active_pod_names().await.len(), world.request_count("create", "pods")), (5, 2));
+    let world = cluster().settled(web(5)).await;
+    world.hold("pods");
+    world.clear_log();
+    world.scale(3).await;
+    world.touch_subject_for(20).await;
+    assert_eq!((world.count("delete", "pods"), world.active_pods().await.len()), (2, 3));
+    world.scale(5).await;
+    world.wait(20).await;
+    assert_eq!(world.count("create", "pods"), 0);
+    world.release("pods");
+    world.settle().await;
+    assert_eq!((world.active_pods().await.len(), world.count("create", "pods")), (5, 2));
 }
 
 /// REPLICASET-60.
 #[tokio::test(start_paused = true)]
 async fn a_replication_controller_does_not_act_on_stale_caches() {
-    let world = TestCluster::new().await;
-    world.sandbox.faults().delay_watch(CONTROLLER_IDENTITY, "pods", Duration::from_secs(3));
-    world.sandbox.faults().delay_watch(CONTROLLER_IDENTITY, "replicationcontrollers", Duration::from_secs(5));
-    world.create_object(replication_controller("old", 4)).await;
+    let world = cluster().start().await;
+    world.delay("pods", 3);
+    world.delay("replicationcontrollers", 5);
+    world.create(replication_controller("old", 4)).await;
     for _ in 0..30 {
-        world.wait_seconds(1).await;
-        world.touch_annotation(REPLICATION_CONTROLLER_RESOURCE, "old").await;
+        world.wait(1).await;
+        world.touch(REPLICATION_CONTROLLERS, "old").await;
     }
-    assert_eq!((world.request_count("create", "pods"), world.active_pod_names().await.len()), (4, 4));
-    world.merge_patch(REPLICATION_CONTROLLER_RESOURCE, "old", json!({"spec": {"replicas": 1}})).await;
-    world.wait_seconds(60).await;
-    assert_eq!((world.request_count("delete", "pods"), world.active_pod_names().await.len()), (3, 1));
+    assert_eq!((world.count("create", "pods"), world.active_pods().await.len()), (4, 4));
+    world.patch(REPLICATION_CONTROLLERS, "old", json!({"spec": {"replicas": 1}})).await;
+    world.wait(60).await;
+    assert_eq!((world.count("delete", "pods"), world.active_pods().await.len()), (3, 1));
 }
 
 /// REPLICASET-43.
 #[tokio::test(start_paused = true)]
 async fn a_set_waits_at_most_for_the_expectations_timeout() {
-    let settings =
-        OperatorSettings::new().with_tunable("expectations-timeout", TunableValue::Duration(Duration::from_secs(10)));
-    let world = TestCluster::with_setup(TestClusterSetup { settings, ..TestClusterSetup::default() }).await;
-    world.create_object(replica_set("web", 1)).await;
-    world.wait_until_settled().await;
-    world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "pods");
-    world.set_replicas("web", 2).await;
-    world.wait_seconds(8).await;
-    assert_eq!(world.active_pod_names().await.len(), 2);
-    world.wait_seconds(8).await;
-    assert_eq!(world.active_pod_names().await.len(), 3, "after the timeout the set acts on the stale cache");
-    world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "pods");
-    world.wait_until_settled().await;
-    assert_eq!(world.active_pod_names().await.len(), 2);
+    let world = cluster().tunable("expectations-timeout", in_seconds(10)).settled(web(1)).await;
+    world.hold("pods");
+    world.scale(2).await;
+    world.wait(8).await;
+    assert_eq!(world.active_pods().await.len(), 2);
+    world.wait(8).await;
+    assert_eq!(world.active_pods().await.len(), 3, "after the timeout the set acts on the stale cache");
+    world.release("pods");
+    world.settle().await;
+    assert_eq!(world.active_pods().await.len(), 2);
 }
 
 /// REPLICASET-45.
 #[tokio::test(start_paused = true)]
 async fn a_set_reaches_its_size_after_any_failure_of_a_watch() {
     for action in [Action::CloseWatch, Action::CutWatch, Action::Garbage, Action::HalfLine, Action::ExpireWatch] {
-        let world = TestCluster::new().await;
+        let world = cluster().start().await;
         for resource in ["pods", "replicasets"] {
-            let rule = Rule::new(action.clone()).identity(CONTROLLER_IDENTITY).verb("watch").resource(resource).skip(3);
-            world.sandbox.faults().add(rule.times(3));
+            world.fault(rule(action.clone(), "watch", resource).skip(3).times(3));
         }
-        world.create_object(replica_set("web", 20)).await;
-        world.wait_seconds(120).await;
-        world.set_replicas("web", 7).await;
-        world.wait_seconds(120).await;
-        world.wait_until_settled().await;
-        assert_eq!((world.active_pod_names().await.len(), world.max_live_pod_count()), (7, 20), "{action:?}");
-        assert_eq!(
-            (world.request_count("create", "pods"), world.request_count("delete", "pods")),
-            (20, 13),
-            "{action:?}"
-        );
-        assert_eq!(world.get_object(REPLICA_SET_RESOURCE, "web").await["status"]["readyReplicas"], 7, "{action:?}");
+        world.create(web(20)).await;
+        world.wait(120).await;
+        world.scale(7).await;
+        world.wait(120).await;
+        world.settle().await;
+        assert_eq!((world.active_pods().await.len(), world.max_live_pods()), (7, 20), "{action:?}");
+        assert_eq!((world.count("create", "pods"), world.count("delete", "pods")), (20, 13), "{action:?}");
+        assert_eq!(world.status().await["readyReplicas"], 7, "{action:?}");
     }
 }

@@ -1,37 +1,28 @@
 //! Claims: their creation before Pods, their owner references, and their deletion.
 
-use sandbox::{Action, Rule};
-use serde_json::json;
-
-use crate::world::{CLAIMS, CONTROLLER_IDENTITY, NAMESPACE, SETS, World, claims, owners, set};
+use crate::world::*;
 
 /// STATEFULSET-15, STATEFULSET-40, STATEFULSET-41, STATEFULSET-47.
 #[tokio::test(start_paused = true)]
 async fn every_pod_has_claims_that_outlive_it() {
-    let world = World::new().await;
-    world.apply(set(2, claims("Retain", "Retain"))).await;
-    world.settle().await;
-    assert_eq!(world.pod_and_claim_writes(), ["+data-web-0", "+web-0", "+data-web-1", "+web-1"]);
+    let world = cluster().settled(set(2, claims("Retain", "Retain"))).await;
+    assert_eq!(pod_and_claim_writes(&world), ["+data-web-0", "+web-0", "+data-web-1", "+web-1"]);
     let claim = world.get(CLAIMS, "data-web-1").await;
     assert_eq!((&claim["metadata"]["labels"], owners(&claim)), (&json!({"app": "web"}), vec![]));
     assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "1Gi");
     let volumes = &world.get("pods", "web-1").await["spec"]["volumes"];
     assert_eq!(volumes[0], json!({"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}}));
-    assert!(
-        world.has_event("Normal SuccessfulCreate Create Claim data-web-1 Pod web-1 in StatefulSet web success").await
-    );
-    world.change_spec(json!({"replicas": 0})).await;
-    world.settle().await;
-    world.change_spec(json!({"replicas": 2})).await;
-    world.settle().await;
-    assert_eq!(world.request_count("create", CLAIMS), 2, "the claims are used again");
+    world.assert_event("Normal SuccessfulCreate Create Claim data-web-1 Pod web-1 in StatefulSet web success").await;
+    world.change_and_settle(json!({"replicas": 0})).await;
+    world.change_and_settle(json!({"replicas": 2})).await;
+    assert_eq!(world.count("create", CLAIMS), 2, "the claims are used again");
 }
 
 /// STATEFULSET-63.
 #[tokio::test(start_paused = true)]
 async fn more_claims_than_a_sync_writes_come_before_the_creation_and_deletion_of_their_pod() {
     for policy in ["OrderedReady", "Parallel"] {
-        let world = World::new().await;
+        let world = cluster().start().await;
         let mut spec = claims("Delete", "Delete");
         let template = spec["volumeClaimTemplates"][0].clone();
         let named = |n: usize| {
@@ -41,18 +32,16 @@ async fn more_claims_than_a_sync_writes_come_before_the_creation_and_deletion_of
         };
         spec["volumeClaimTemplates"] = (0..250).map(named).collect();
         spec["podManagementPolicy"] = json!(policy);
-        world.apply(set(1, spec)).await;
-        world.settle().await;
-        let done = world.pod_and_claim_writes();
+        world.create_and_settle(set(1, spec)).await;
+        let done = pod_and_claim_writes(&world);
         let created = |prefix: &str| done.iter().filter(|what| what.starts_with(prefix)).count();
-        assert_eq!((created("+c"), created("+web"), world.request_count("create", CLAIMS)), (250, 1, 250), "{policy}");
+        assert_eq!((created("+c"), created("+web"), world.count("create", CLAIMS)), (250, 1, 250), "{policy}");
         for claim in ["c000-web-0", "c249-web-0"] {
             assert_eq!(owners(&world.get(CLAIMS, claim).await), ["StatefulSet web"], "{policy}");
         }
-        world.reset_counters();
-        world.change_spec(json!({"replicas": 0})).await;
-        world.settle().await;
-        let done = world.pod_and_claim_writes();
+        world.clear_log();
+        world.change_and_settle(json!({"replicas": 0})).await;
+        let done = pod_and_claim_writes(&world);
         let deleted = done.iter().position(|what| what == "-web-0").unwrap();
         let marked = done[..deleted].iter().filter(|what| what.starts_with("~c")).count();
         assert_eq!(marked, 250, "{policy}: every claim is deleted with its Pod");
@@ -62,49 +51,36 @@ async fn more_claims_than_a_sync_writes_come_before_the_creation_and_deletion_of
 /// STATEFULSET-43, STATEFULSET-44, STATEFULSET-81.
 #[tokio::test(start_paused = true)]
 async fn claims_are_owned_by_the_set_or_the_pod_of_the_retention_policy() {
-    let world = World::new().await;
-    world.apply(set(2, claims("Delete", "Delete"))).await;
-    world.settle().await;
+    let world = cluster().settled(set(2, claims("Delete", "Delete"))).await;
     let of = async |claim: &str| owners(&world.get(CLAIMS, claim).await);
     assert_eq!(
         (of("data-web-0").await, of("data-web-1").await),
         (vec!["StatefulSet web".to_owned()], vec!["StatefulSet web".to_owned()])
     );
-    world.reset_counters();
-    world.change_spec(json!({"replicas": 1})).await;
-    world.settle().await;
+    world.clear_log();
+    world.change_and_settle(json!({"replicas": 1})).await;
     assert_eq!(of("data-web-1").await, ["Pod web-1"]);
-    assert_eq!(world.pod_and_claim_writes(), ["~data-web-1", "-web-1"], "first the claim, then the Pod");
+    assert_eq!(pod_and_claim_writes(&world), ["~data-web-1", "-web-1"], "first the claim, then the Pod");
     world
-        .change_spec(json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"}}))
+        .change(json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"}}))
         .await;
     world.settle().await;
     assert!(of("data-web-0").await.is_empty());
-    assert!(world.has_event("Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await);
-    assert_eq!(
-        world.request_count("patch", "pods") + world.request_count("update", "pods"),
-        0,
-        "the Pod itself is not written"
-    );
+    world.assert_event("Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await;
+    assert_eq!(world.count("patch", "pods") + world.count("update", "pods"), 0, "the Pod itself is not written");
 }
 
 /// STATEFULSET-42, STATEFULSET-80.
 #[tokio::test(start_paused = true)]
 async fn a_pod_waits_for_the_deletion_of_the_claim_of_the_previous_pod() {
-    let world = World::new().await;
-    world.apply(set(2, claims("Retain", "Delete"))).await;
-    world.settle().await;
-    world.change_spec(json!({"replicas": 1})).await;
-    world.settle().await;
-    world.change_spec(json!({"replicas": 2})).await;
-    world.settle().await;
+    let world = cluster().settled(set(2, claims("Retain", "Delete"))).await;
+    world.change_and_settle(json!({"replicas": 1})).await;
+    world.change_and_settle(json!({"replicas": 2})).await;
     assert_eq!(world.names("pods").await, ["web-0"]);
-    assert!(
-        world.explain()["waiting"].to_string().contains("claim data-web-1 of the previous Pod is still to be deleted")
-    );
+    world.assert_waits("claim data-web-1 of the previous Pod is still to be deleted");
     // The test deletes the claim in place of the garbage collector.
-    world.sandbox.delete(CLAIMS, Some(NAMESPACE), "data-web-1").await.unwrap();
-    world.remove_claim_finalizer("data-web-1").await;
+    world.delete(CLAIMS, "data-web-1").await;
+    remove_claim_finalizer(&world, "data-web-1").await;
     world.settle().await;
     assert_eq!(world.names("pods").await, ["web-0", "web-1"]);
     assert!(owners(&world.get(CLAIMS, "data-web-1").await).is_empty());
@@ -113,22 +89,17 @@ async fn a_pod_waits_for_the_deletion_of_the_claim_of_the_previous_pod() {
 /// STATEFULSET-42, STATEFULSET-80.
 #[tokio::test(start_paused = true)]
 async fn a_pod_waits_for_the_end_of_a_terminating_claim() {
-    let world = World::new().await;
-    world.apply(set(1, claims("Retain", "Retain"))).await;
-    world.settle().await;
-    world.sandbox.delete(CLAIMS, Some(NAMESPACE), "data-web-0").await.unwrap();
-    world.sandbox.delete("pods", Some(NAMESPACE), "web-0").await.unwrap();
-    world.settle().await;
+    let world = cluster().settled(set(1, claims("Retain", "Retain"))).await;
+    world.delete(CLAIMS, "data-web-0").await;
+    world.delete_and_settle("pods", "web-0").await;
     assert!(world.names("pods").await.is_empty());
-    assert!(
-        world
-            .has_event(
-                "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pvc data-web-0 is being deleted"
-            )
-            .await
-    );
+    world
+        .assert_event(
+            "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pvc data-web-0 is being deleted",
+        )
+        .await;
     world.wait(600).await;
-    world.remove_claim_finalizer("data-web-0").await;
+    remove_claim_finalizer(&world, "data-web-0").await;
     world.wait(2).await;
     assert_eq!(world.names("pods").await, ["web-0"], "the Pod is created as soon as the claim is deleted");
 }
@@ -136,13 +107,12 @@ async fn a_pod_waits_for_the_end_of_a_terminating_claim() {
 /// STATEFULSET-41, STATEFULSET-80.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_claim_of_a_pending_pod_is_created_again() {
-    let world = World::new().await;
+    let world = cluster().start().await;
     let mut pending = set(1, claims("Retain", "Retain"));
     pending["spec"]["template"]["spec"]["nodeSelector"] = json!({"no": "where"});
-    world.apply(pending).await;
-    world.settle().await;
-    world.sandbox.delete(CLAIMS, Some(NAMESPACE), "data-web-0").await.unwrap();
-    world.remove_claim_finalizer("data-web-0").await;
+    world.create_and_settle(pending).await;
+    world.delete(CLAIMS, "data-web-0").await;
+    remove_claim_finalizer(&world, "data-web-0").await;
     world.settle().await;
     assert_eq!(world.names(CLAIMS).await, ["data-web-0"]);
 }
@@ -150,27 +120,20 @@ async fn a_deleted_claim_of_a_pending_pod_is_created_again() {
 /// STATEFULSET-49.
 #[tokio::test(start_paused = true)]
 async fn a_refused_claim_is_reported() {
-    let world = World::new().await;
-    world
-        .sandbox
-        .faults()
-        .add(Rule::new(Action::Invalid).identity(CONTROLLER_IDENTITY).verb("create").resource(CLAIMS));
-    world.apply(set(1, claims("Retain", "Retain"))).await;
+    let world = cluster().start().await;
+    world.fault(rule(Action::Invalid, "create", CLAIMS));
+    world.create(set(1, claims("Retain", "Retain"))).await;
     world.wait(20).await;
-    assert!(
-        world
-            .has_event("Warning FailedCreate Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: ")
-            .await
-    );
-    let pod =
-        "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: failed to create PVC data-web-0: ";
-    assert!(world.has_event(pod).await, "{:#?}", world.events().await);
-    assert!(
-        (4..=14).contains(&world.request_count("create", CLAIMS)),
-        "it backs off: {}",
-        world.request_count("create", CLAIMS)
-    );
-    world.sandbox.faults().clear();
+    world
+        .assert_event("Warning FailedCreate Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: ")
+        .await;
+    world
+        .assert_event(
+            "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: failed to create PVC data-web-0: ",
+        )
+        .await;
+    world.assert_count("create", CLAIMS, 4..=14);
+    world.clear_faults();
     world.wait(30).await;
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
@@ -178,116 +141,96 @@ async fn a_refused_claim_is_reported() {
 /// STATEFULSET-45.
 #[tokio::test(start_paused = true)]
 async fn a_claim_of_another_controller_is_not_changed() {
-    let world = World::new().await;
+    let world = cluster().start().await;
     let owner =
         json!([{"apiVersion": "example.com/v1", "kind": "Backup", "name": "b", "uid": "b-uid", "controller": true}]);
     world
-        .apply(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        .create(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": "data-web-0", "namespace": NAMESPACE, "ownerReferences": owner},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}))
         .await;
-    world.apply(set(1, claims("Delete", "Delete"))).await;
-    world.settle().await;
+    world.create_and_settle(set(1, claims("Delete", "Delete"))).await;
     assert_eq!(owners(&world.get(CLAIMS, "data-web-0").await), ["Backup b"]);
-    let event = "Warning ConflictingController PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim";
-    assert!(world.has_event(event).await, "{:#?}", world.events().await);
+    world.assert_event("Warning ConflictingController PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim").await;
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
 /// STATEFULSET-48.
 #[tokio::test(start_paused = true)]
 async fn claims_get_their_owner_although_their_pod_is_refused() {
-    let world = World::new().await;
-    world
-        .apply(
-            json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods", "namespace": NAMESPACE},
-            "spec": {"hard": {"pods": "0"}}}),
-        )
-        .await;
-    world.apply(set(2, claims("Delete", "Retain"))).await;
+    let world = cluster().start().await;
+    world.create(object("v1", "ResourceQuota", "pods", json!({"hard": {"pods": "0"}}))).await;
+    world.create(set(2, claims("Delete", "Retain"))).await;
     world.wait(30).await;
     assert!(world.names("pods").await.is_empty());
-    assert!(
-        world
-            .has_event(
-                "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" is forbidden"
-            )
-            .await
-    );
+    world
+        .assert_event(
+            "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" is forbidden",
+        )
+        .await;
     assert_eq!(
         owners(&world.get(CLAIMS, "data-web-0").await),
         ["StatefulSet web"],
         "otherwise the claim would outlive the set"
     );
-    assert!(!world.has_event("Warning FailedUpdate").await);
+    assert_eq!(world.event_count("Warning FailedUpdate").await, 0);
 }
 
 /// STATEFULSET-82.
 #[tokio::test(start_paused = true)]
 async fn the_creation_of_a_pod_is_reported_before_the_owners_of_its_claims_are_written() {
-    let world = World::new().await;
-    world.apply(set(1, claims("Delete", "Retain"))).await;
-    world.settle().await;
+    let world = cluster().settled(set(1, claims("Delete", "Retain"))).await;
     let created = "Normal SuccessfulCreate Create Pod web-0 in StatefulSet web successful";
-    assert!(world.has_event(created).await);
+    world.assert_event(created).await;
     // The claim exists when the Pod is created again, and another client, like the volume binder, writes the claim first.
-    world.merge(CLAIMS, "data-web-0", json!({"metadata": {"ownerReferences": null}})).await;
-    world
-        .sandbox
-        .faults()
-        .add(Rule::new(Action::Conflict).identity(CONTROLLER_IDENTITY).verb("patch").resource(CLAIMS).times(1));
+    world.patch(CLAIMS, "data-web-0", json!({"metadata": {"ownerReferences": null}})).await;
+    world.fault(rule(Action::Conflict, "patch", CLAIMS).times(1));
     let count = async || {
-        let events = world.sandbox.list("events", Some(NAMESPACE)).await.unwrap();
+        let events = world.list("events").await;
         let of_pod = events.iter().filter(|e| e["message"] == "Create Pod web-0 in StatefulSet web successful");
         of_pod.map(|e| e["count"].as_i64().unwrap_or(1)).sum::<i64>()
     };
     assert_eq!(count().await, 1);
-    world.sandbox.delete("pods", Some(NAMESPACE), "web-0").await.unwrap();
-    world.settle().await;
+    world.delete_and_settle("pods", "web-0").await;
     assert_eq!(count().await, 2);
     assert_eq!(owners(&world.get(CLAIMS, "data-web-0").await), ["StatefulSet web"]);
-    assert!(!world.has_event("Warning").await, "{:#?}", world.events().await);
+    assert!(world.event_count("Warning").await == 0, "{:#?}", world.events().await);
 }
 
 /// STATEFULSET-82.
 #[tokio::test(start_paused = true)]
 async fn claims_created_with_their_pod_get_their_owner_without_a_conflict() {
-    let world = World::new().await;
-    world.apply(set(3, claims("Delete", "Delete"))).await;
-    world.settle().await;
+    let world = cluster().settled(set(3, claims("Delete", "Delete"))).await;
     for claim in ["data-web-0", "data-web-1", "data-web-2"] {
         assert_eq!(owners(&world.get(CLAIMS, claim).await), ["StatefulSet web"]);
     }
-    assert_eq!(world.request_count("patch", CLAIMS), 3, "one write each");
+    assert_eq!(world.count("patch", CLAIMS), 3, "one write each");
 }
 
 /// The volume binder writes a new claim when its Pod exists. The next event of the Pod adds the owner reference.
 /// STATEFULSET-82.
 #[tokio::test(start_paused = true)]
 async fn a_new_claim_is_not_written_until_the_cache_shows_its_pod() {
-    let world = World::new().await;
-    world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "pods");
-    world.apply(set(1, claims("Delete", "Delete"))).await;
+    let world = cluster().start().await;
+    world.hold("pods");
+    world.create(set(1, claims("Delete", "Delete"))).await;
     world.wait(5).await;
-    assert_eq!(world.pod_and_claim_writes(), ["+data-web-0", "+web-0"]);
-    world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "pods");
+    assert_eq!(pod_and_claim_writes(&world), ["+data-web-0", "+web-0"]);
+    world.release("pods");
     world.settle().await;
-    assert_eq!(world.pod_and_claim_writes(), ["+data-web-0", "+web-0", "~data-web-0"]);
+    assert_eq!(pod_and_claim_writes(&world), ["+data-web-0", "+web-0", "~data-web-0"]);
 }
 
 /// STATEFULSET-49.
 #[tokio::test(start_paused = true)]
 async fn several_failures_of_claims_are_listed_as_in_go() {
-    let world = World::new().await;
-    world
-        .sandbox
-        .faults()
-        .add(Rule::new(Action::Invalid).identity(CONTROLLER_IDENTITY).verb("create").resource(CLAIMS));
+    let world = cluster().start().await;
+    world.fault(rule(Action::Invalid, "create", CLAIMS));
     let mut two = set(1, claims("Retain", "Retain"));
     let mut second = two["spec"]["volumeClaimTemplates"][0].clone();
     second["metadata"]["name"] = json!("log");
     two["spec"]["volumeClaimTemplates"].as_array_mut().unwrap().push(second);
-    world.apply(two).await;
+    world.create(two).await;
     world.wait(10).await;
     let events = world.events().await;
     let start =
@@ -299,14 +242,14 @@ async fn several_failures_of_claims_are_listed_as_in_go() {
 /// STATEFULSET-49.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_the_cache_does_not_show_yet_is_reported_for_the_pod() {
-    let world = World::new().await;
-    world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, CLAIMS);
+    let world = cluster().start().await;
+    world.hold(CLAIMS);
     let mut claim = set(1, claims("Retain", "Retain"))["spec"]["volumeClaimTemplates"][0].clone();
     claim["apiVersion"] = json!("v1");
     claim["kind"] = json!("PersistentVolumeClaim");
     claim["metadata"] = json!({"name": "data-web-0", "namespace": NAMESPACE});
-    world.apply(claim).await;
-    world.apply(set(1, claims("Retain", "Retain"))).await;
+    world.create(claim).await;
+    world.create(set(1, claims("Retain", "Retain"))).await;
     world.wait(5).await;
     let events = world.events().await;
     let pod =
@@ -316,23 +259,20 @@ async fn a_claim_that_the_cache_does_not_show_yet_is_reported_for_the_pod() {
         !events.iter().any(|e| e.contains("Create Claim")),
         "there is no Event about the claim itself: {events:#?}"
     );
-    world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, CLAIMS);
+    world.release(CLAIMS);
     world.wait(20).await;
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_owner_of_a_claim_is_reported_in_the_words_of_upstream() {
-    let world = World::new().await;
-    world.apply(set(1, claims("Retain", "Retain"))).await;
-    world.settle().await;
-    world.sandbox.faults().add(Rule::new(Action::Invalid).identity(CONTROLLER_IDENTITY).verb("patch").resource(CLAIMS));
+    let world = cluster().settled(set(1, claims("Retain", "Retain"))).await;
+    world.fault(rule(Action::Invalid, "patch", CLAIMS));
     world
-        .change_spec(json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"}}))
+        .change(json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"}}))
         .await;
     world.wait(5).await;
-    let start = "Warning FailedUpdate Update Pod web-0 in StatefulSet web failed error: could not update claim data-web-0 for delete policy ownerRefs: ";
-    assert!(world.has_event(start).await, "{:#?}", world.events().await);
+    world.assert_event("Warning FailedUpdate Update Pod web-0 in StatefulSet web failed error: could not update claim data-web-0 for delete policy ownerRefs: ").await;
 }
 
 /// STATEFULSET-45.
@@ -340,9 +280,8 @@ async fn a_refused_owner_of_a_claim_is_reported_in_the_words_of_upstream() {
 async fn a_conflict_over_the_claim_of_a_condemned_pod_is_reported_only_if_the_claim_is_written() {
     let event = "Warning ConflictingController PersistentVolumeClaim data-web-1";
     for own_reference in [false, true] {
-        let world = World::new().await;
-        let made = world.apply(set(2, claims("Retain", "Retain"))).await;
-        world.settle().await;
+        let world = cluster().start().await;
+        let made = world.create_and_settle(set(2, claims("Retain", "Retain"))).await;
         let mut list = vec![
             json!({"apiVersion": "example.com/v1", "kind": "Backup", "name": "b", "uid": "b-uid", "controller": true}),
         ];
@@ -350,15 +289,15 @@ async fn a_conflict_over_the_claim_of_a_condemned_pod_is_reported_only_if_the_cl
             let uid = made["metadata"]["uid"].clone();
             list.push(json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": uid}));
         }
-        world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "statefulsets");
-        world.merge(CLAIMS, "data-web-1", json!({"metadata": {"ownerReferences": list}})).await;
+        world.hold("statefulsets");
+        world.patch(CLAIMS, "data-web-1", json!({"metadata": {"ownerReferences": list}})).await;
         let policy = json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
-        world.change_spec(json!({"replicas": 1, "persistentVolumeClaimRetentionPolicy": policy})).await;
+        world.change(json!({"replicas": 1, "persistentVolumeClaimRetentionPolicy": policy})).await;
         world.wait(1).await;
-        world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "statefulsets");
+        world.release("statefulsets");
         world.settle().await;
         assert_eq!(owners(&world.get(CLAIMS, "data-web-1").await), ["Backup b"]);
-        assert_eq!(world.has_event(event).await, own_reference, "{:#?}", world.events().await);
+        assert_eq!(world.event_count(event).await > 0, own_reference, "{:#?}", world.events().await);
         assert_eq!(world.names("pods").await, ["web-0"]);
     }
 }
@@ -366,39 +305,35 @@ async fn a_conflict_over_the_claim_of_a_condemned_pod_is_reported_only_if_the_cl
 /// STATEFULSET-88.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_falls_short_of_its_template_is_reported_once() {
-    let world = World::new().await;
+    let world = cluster().start().await;
     let claim = |name: &str, size: &str| {
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}})
     };
-    world.apply(claim("data-web-0", "512Mi")).await;
-    world.apply(claim("data-web-1", "5Gi")).await;
-    world.apply(claim("data-web-2", "512Mi")).await;
-    world.reset_counters();
-    world.apply(set(3, claims("Retain", "Retain"))).await;
-    world.settle().await;
-    assert_eq!(world.pod_and_claim_writes(), ["+web-0", "+web-1", "+web-2"], "the claims are used as they are");
-    let event = "Warning ClaimMismatch PersistentVolumeClaim data-web-0 does not match volumeClaimTemplate data \
-                 and is used as it is: it requests 512Mi of storage, and the template requests 1Gi";
-    assert!(world.has_event(event).await, "{:#?}", world.events().await);
-    assert!(!world.has_event("Warning ClaimMismatch PersistentVolumeClaim data-web-1").await, "it was expanded");
+    world.create(claim("data-web-0", "512Mi")).await;
+    world.create(claim("data-web-1", "5Gi")).await;
+    world.create(claim("data-web-2", "512Mi")).await;
+    world.clear_log();
+    world.create_and_settle(set(3, claims("Retain", "Retain"))).await;
+    assert_eq!(pod_and_claim_writes(&world), ["+web-0", "+web-1", "+web-2"], "the claims are used as they are");
+    world
+        .assert_event(
+            "Warning ClaimMismatch PersistentVolumeClaim data-web-0 does not match volumeClaimTemplate data \
+                 and is used as it is: it requests 512Mi of storage, and the template requests 1Gi",
+        )
+        .await;
+    assert!(world.event_count("Warning ClaimMismatch PersistentVolumeClaim data-web-1").await == 0, "it was expanded");
     for n in 0..20 {
-        world.merge(SETS, "web", json!({"metadata": {"annotations": {"poke": n.to_string()}}})).await;
+        world.patch(SETS, "web", json!({"metadata": {"annotations": {"poke": n.to_string()}}})).await;
         world.wait(60).await;
     }
-    assert_eq!(world.event_count("ClaimMismatch").await, 1, "{:#?}", world.events().await);
-    let waiting = world.explain()["waiting"].to_string();
-    assert!(waiting.contains("the template requests 1Gi (1 more claim likewise)"), "{waiting}");
+    assert_eq!(world.event_repetitions("ClaimMismatch").await, 1, "{:#?}", world.events().await);
+    world.assert_waits("the template requests 1Gi (1 more claim likewise)");
     // A claim with another difference is reported in a separate Event.
-    world.sandbox.delete(CLAIMS, Some(NAMESPACE), "data-web-2").await.unwrap();
-    world.remove_claim_finalizer("data-web-2").await;
-    world.apply(claim("data-web-2", "256Mi")).await;
-    world.sandbox.delete("pods", Some(NAMESPACE), "web-2").await.unwrap();
-    world.settle().await;
-    assert!(
-        world.has_event("Warning ClaimMismatch PersistentVolumeClaim data-web-2").await,
-        "{:#?}",
-        world.events().await
-    );
-    assert_eq!(world.event_count("ClaimMismatch").await, 2);
+    world.delete(CLAIMS, "data-web-2").await;
+    remove_claim_finalizer(&world, "data-web-2").await;
+    world.create(claim("data-web-2", "256Mi")).await;
+    world.delete_and_settle("pods", "web-2").await;
+    world.assert_event("Warning ClaimMismatch PersistentVolumeClaim data-web-2").await;
+    assert_eq!(world.event_repetitions("ClaimMismatch").await, 2);
 }

@@ -1,10 +1,6 @@
 //! Pods of other clients that have the names of a set's Pods.
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
-
-use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, World, owners, set};
+use crate::world::*;
 
 /// Builds a Pod without the label by which Pods are watched.
 fn unlabelled(name: &str, app: &str, owners: Value) -> Value {
@@ -26,7 +22,7 @@ fn replica_set() -> Value {
 /// Waits an hour. Returns the number of attempts to create a Pod, of reads of Pods, and of `FailedCreate` Events.
 async fn hour(world: &World) -> (u64, u64, i64) {
     world.wait(3600).await;
-    (world.request_count("create", "pods"), world.request_count("get", "pods"), world.event_count("FailedCreate").await)
+    (world.count("create", "pods"), world.count("get", "pods"), world.event_repetitions("FailedCreate").await)
 }
 
 /// STATEFULSET-77.
@@ -40,20 +36,20 @@ async fn a_taken_name_costs_one_event_an_hour_and_few_reads() {
         (unlabelled("web-0", "web", replica_set()), true, "is controlled by ReplicaSet rs"),
     ] {
         let is_labelled = stray["metadata"]["labels"].as_object().unwrap().len() > 1;
-        let world = World::new().await;
-        world.apply(stray).await;
-        world.reset_counters();
-        world.apply(set(1, json!({}))).await;
+        let world = cluster().start().await;
+        world.create(stray).await;
+        world.clear_log();
+        world.create(web(1)).await;
         let (creates, read, events) = hour(&world).await;
         assert!((10..=25).contains(&creates), "{holder}: it backs off: {creates}");
         let reads = if reads_each_time { creates } else { u64::from(!is_labelled) };
         assert_eq!((read, events), (reads, 1), "{holder}: {:#?}", world.events().await);
         let event =
             "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" already exists";
-        assert!(world.has_event(&format!("{event} and {holder}")).await, "{:#?}", world.events().await);
-        assert_eq!(world.names_and_images().await, ["web-0 img:0"]);
+        world.assert_event(&format!("{event} and {holder}")).await;
+        assert_eq!(images(&world).await, ["web-0 img:0"]);
         // A hidden Pod (without the watched label) that may be adopted later is read once a minute.
-        let repeated = world.request_count("list", "pods");
+        let repeated = world.count("list", "pods");
         assert!(if reads == 1 { (55..=75).contains(&repeated) } else { repeated == 0 }, "{holder}: {repeated}");
         let (creates, read, events) = hour(&world).await;
         assert!(read <= creates && events <= 2, "{holder}: {read} reads, {events} Events");
@@ -64,15 +60,15 @@ async fn a_taken_name_costs_one_event_an_hour_and_few_reads() {
 #[tokio::test(start_paused = true)]
 async fn a_set_continues_soon_after_an_orphan_with_its_pod_name_is_deleted() {
     for (orphan, seconds) in [(pod("web-0", "other", json!([])), 0), (unlabelled("web-0", "other", json!([])), 60)] {
-        let world = World::new().await;
-        world.apply(orphan).await;
-        world.apply(set(1, json!({}))).await;
+        let world = cluster().start().await;
+        world.create(orphan).await;
+        world.create(web(1)).await;
         world.wait(900).await;
-        world.reset_counters();
-        world.sandbox.delete("pods", Some(NAMESPACE), "web-0").await.unwrap();
+        world.clear_log();
+        world.delete("pods", "web-0").await;
         world.wait(seconds).await;
         world.settle().await;
-        assert_eq!(world.pod_and_claim_writes(), ["+web-0"], "the back-off has grown to minutes");
+        assert_eq!(pod_and_claim_writes(&world), ["+web-0"], "the back-off has grown to minutes");
         assert_eq!(world.status().await["readyReplicas"], 1);
     }
 }
@@ -80,43 +76,39 @@ async fn a_set_continues_soon_after_an_orphan_with_its_pod_name_is_deleted() {
 /// STATEFULSET-79.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_was_replaced_by_hand_is_adopted_without_a_failed_create_event() {
-    let world = World::new().await;
-    world.apply(set(1, json!({"updateStrategy": {"type": "OnDelete"}}))).await;
-    world.settle().await;
-    world.reset_counters();
+    let world = cluster().settled(set(1, json!({"updateStrategy": {"type": "OnDelete"}}))).await;
+    world.clear_log();
     // The controller sees the deletion seconds later, when the new Pod already exists.
-    world.sandbox.faults().delay_watch(CONTROLLER_IDENTITY, "pods", Duration::from_secs(3));
+    world.delay("pods", 3);
     let before = world.get("pods", "web-0").await["metadata"]["uid"].clone();
-    world.sandbox.delete("pods", Some(NAMESPACE), "web-0").await.unwrap();
+    world.delete("pods", "web-0").await;
     while world.sandbox.get("pods", Some(NAMESPACE), "web-0").await.is_ok() {
-        world.clock.sleep(Duration::from_millis(100)).await;
+        world.wait(0.1).await;
     }
-    world.clock.sleep(Duration::from_secs(1)).await;
-    world.apply(unlabelled("web-0", "web", json!([]))).await;
+    world.wait(1).await;
+    world.create(unlabelled("web-0", "web", json!([]))).await;
     let (creates, reads, events) = hour(&world).await;
     assert!((1..=15).contains(&creates), "the set retries until it finds the Pod: {creates}");
     assert!(reads <= creates && events == 0, "{reads} reads, {:#?}", world.events().await);
     let after = world.get("pods", "web-0").await;
     assert_ne!(after["metadata"]["uid"], before);
     assert_eq!(owners(&after), ["StatefulSet web"]);
-    assert_eq!(world.event_count("SuccessfulUpdate").await, 1, "{:#?}", world.events().await);
+    assert_eq!(world.event_repetitions("SuccessfulUpdate").await, 1, "{:#?}", world.events().await);
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
 /// STATEFULSET-11, STATEFULSET-12.
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_leading_zeros_out_of_range_is_deleted() {
-    let world = World::new().await;
-    let made = world.apply(set(2, json!({}))).await;
-    world.settle().await;
-    world.reset_counters();
+    let world = cluster().start().await;
+    let made = world.create_and_settle(web(2)).await;
+    world.clear_log();
     let own = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": made["metadata"]["uid"],
         "controller": true, "blockOwnerDeletion": true}]);
-    world.apply(pod("web-07", "web", own)).await;
-    world.apply(pod("web-99999999999", "web", json!([]))).await;
-    world.settle().await;
+    world.create(pod("web-07", "web", own)).await;
+    world.create_and_settle(pod("web-99999999999", "web", json!([]))).await;
     assert_eq!(world.names("pods").await, ["web-0", "web-1", "web-99999999999"]);
-    assert!(world.has_event("Normal SuccessfulDelete Delete Pod web-07 in StatefulSet web successful").await);
+    world.assert_event("Normal SuccessfulDelete Delete Pod web-07 in StatefulSet web successful").await;
     assert_eq!(owners(&world.get("pods", "web-99999999999").await), ["StatefulSet web"], "it has no ordinal");
     assert_eq!(world.status().await["replicas"], 2);
 }
@@ -124,29 +116,24 @@ async fn a_pod_with_leading_zeros_out_of_range_is_deleted() {
 /// STATEFULSET-12, STATEFULSET-76.
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_leading_zeros_in_range_occupies_its_ordinal() {
-    let world = World::new().await;
-    world.apply(pod("web-01", "web", json!([]))).await;
-    world.settle().await;
-    world.apply(set(2, json!({"updateStrategy": {"type": "OnDelete"}}))).await;
-    world.reset_counters();
+    let world = cluster().settled(pod("web-01", "web", json!([]))).await;
+    world.create(set(2, json!({"updateStrategy": {"type": "OnDelete"}}))).await;
+    world.clear_log();
     world.wait(3600).await;
     assert_eq!(world.names("pods").await, ["web-0", "web-01"], "web-01 occupies ordinal 1");
     assert_eq!(world.status().await["replicas"], 2);
-    let event = "Warning FailedUpdate Update Pod web-01 in StatefulSet web failed error: it has the ordinal of Pod web-1, \
-                 and a Pod cannot be renamed";
-    assert!(world.has_event(event).await, "{:#?}", world.events().await);
-    assert!((1..=30).contains(&world.event_count("FailedUpdate").await), "it backs off");
-    assert_eq!(
-        world.request_count("patch", "pods"),
-        1,
-        "only the adoption: a rename, which cannot succeed, is not sent"
-    );
-    world.sandbox.delete("pods", Some(NAMESPACE), "web-01").await.unwrap();
-    world.settle().await;
+    world
+        .assert_event(
+            "Warning FailedUpdate Update Pod web-01 in StatefulSet web failed error: it has the ordinal of Pod web-1, \
+                 and a Pod cannot be renamed",
+        )
+        .await;
+    assert!((1..=30).contains(&world.event_repetitions("FailedUpdate").await), "it backs off");
+    assert_eq!(world.count("patch", "pods"), 1, "only the adoption: a rename, which cannot succeed, is not sent");
+    world.delete_and_settle("pods", "web-01").await;
     assert_eq!(world.names("pods").await, ["web-0", "web-1"]);
     // Beside `web-1`, `web-01` is ignored.
-    world.apply(pod("web-01", "web", json!([]))).await;
-    world.settle().await;
+    world.create_and_settle(pod("web-01", "web", json!([]))).await;
     assert_eq!(world.names("pods").await, ["web-0", "web-01", "web-1"]);
     assert_eq!(world.status().await["replicas"], 2);
 }

@@ -1,8 +1,6 @@
 //! Missing rights, on a server with the admission plugin `OwnerReferencesPermissionEnforcement`.
 
-use serde_json::{Value, json};
-
-use crate::world::{CLAIMS, CONTROLLER_IDENTITY, NAMESPACE, World, claims, owners, set};
+use crate::world::*;
 
 const UNDELETABLE: &str = "cannot set an ownerRef on a resource you can't delete";
 const UNFINALIZABLE: &str =
@@ -26,7 +24,7 @@ fn all() -> Value {
 
 /// Returns the number of Events, repetitions included, with a text that begins with `start`.
 async fn told(world: &World, start: &str) -> i64 {
-    let events = world.sandbox.list("events", Some(NAMESPACE)).await.unwrap();
+    let events = world.list("events").await;
     let of = events.iter().filter(|event| {
         let text = |field: &str| event[field].as_str().unwrap_or_default();
         format!("{} {} {}", text("type"), text("reason"), text("message")).starts_with(start)
@@ -38,21 +36,20 @@ async fn told(world: &World, start: &str) -> i64 {
 #[tokio::test(start_paused = true)]
 async fn a_scale_down_reports_a_denied_claim_owner_and_continues_once_it_is_granted() {
     let without = rules(&["pods", "controllerrevisions"], &["statefulsets/finalizers", "pods/finalizers"]);
-    let world = World::with_rights(without).await;
-    world.apply(set(2, claims("Retain", "Retain"))).await;
-    world.settle().await;
-    world.reset_counters();
+    let world = cluster().rights(without).start().await;
+    world.create_and_settle(set(2, claims("Retain", "Retain"))).await;
+    world.clear_log();
     let policy = json!({"whenDeleted": "Retain", "whenScaled": "Delete"});
-    world.change_spec(json!({"replicas": 1, "persistentVolumeClaimRetentionPolicy": policy})).await;
+    world.change(json!({"replicas": 1, "persistentVolumeClaimRetentionPolicy": policy})).await;
     world.wait(60).await;
     assert_eq!(world.names("pods").await, ["web-0", "web-1"], "the claim would outlive its Pod");
     let event = format!(
         "Warning FailedUpdate Update Pod web-1 in StatefulSet web failed error: could not update claim data-web-1 for delete policy ownerRefs: {CLAIMS} \"data-web-1\" is forbidden: {UNDELETABLE}"
     );
-    let tries = world.request_count("patch", CLAIMS);
+    let tries = world.count("patch", CLAIMS);
     assert!((4..=14).contains(&tries), "it backs off: {tries}");
     assert_eq!(told(&world, &event).await, tries.cast_signed(), "{:#?}", world.events().await);
-    world.sandbox.grant(CONTROLLER_IDENTITY, all()).await.unwrap();
+    world.sandbox.grant(CONTROLLER, all()).await.unwrap();
     world.wait(120).await;
     assert_eq!(world.names("pods").await, ["web-0"]);
     assert_eq!(owners(&world.get(CLAIMS, "data-web-1").await), ["Pod web-1"]);
@@ -62,25 +59,25 @@ async fn a_scale_down_reports_a_denied_claim_owner_and_continues_once_it_is_gran
 #[tokio::test(start_paused = true)]
 async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     let without = rules(&["controllerrevisions", CLAIMS], &["statefulsets/finalizers", "pods/finalizers"]);
-    let world = World::with_rights(without).await;
+    let world = cluster().rights(without).start().await;
     for ordinal in 0..3 {
         let name = format!("web-{ordinal}");
         let labels = json!({"app": "web", "statefulset.kubernetes.io/pod-name": name});
         let metadata = json!({"name": name, "namespace": NAMESPACE, "labels": labels});
         let spec = json!({"containers": [{"name": "c", "image": "img:1"}]});
-        world.apply(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})).await;
+        world.create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})).await;
     }
     world.settle().await;
-    world.reset_counters();
-    world.apply(set(3, json!({}))).await;
+    world.clear_log();
+    world.create(web(3)).await;
     world.wait(60).await;
-    let tries = world.request_count("patch", "pods");
+    let tries = world.count("patch", "pods");
     assert!((4..=14).contains(&(tries / 3)), "it backs off: {tries}");
     let event = "Warning FailedUpdate Error: cannot adopt Pod shop/web-";
     assert_eq!(told(&world, event).await, (tries / 3).cast_signed(), "{:#?}", world.events().await);
     let events = world.events().await;
     assert!(events.iter().any(|e| e.contains(UNDELETABLE) && e.ends_with("(and 2 more)")), "{events:#?}");
-    world.sandbox.grant(CONTROLLER_IDENTITY, all()).await.unwrap();
+    world.sandbox.grant(CONTROLLER, all()).await.unwrap();
     world.wait(120).await;
     assert_eq!(owners(&world.get("pods", "web-2").await), ["StatefulSet web"]);
 }
@@ -88,13 +85,13 @@ async fn denied_adoptions_are_reported_in_one_event_per_sync() {
 /// STATEFULSET-89.
 #[tokio::test(start_paused = true)]
 async fn a_denied_revision_is_reported() {
-    let world = World::with_rights(rules(&["pods", "controllerrevisions", CLAIMS], &["pods/finalizers"])).await;
-    world.apply(set(1, json!({}))).await;
+    let world = cluster().rights(rules(&["pods", "controllerrevisions", CLAIMS], &["pods/finalizers"])).start().await;
+    world.create(web(1)).await;
     world.wait(20).await;
     let events = world.events().await;
     let start = "Warning FailedCreate Error creating ControllerRevision web-";
     assert!(events.iter().any(|e| e.starts_with(start) && e.contains(UNFINALIZABLE)), "{events:#?}");
-    world.sandbox.grant(CONTROLLER_IDENTITY, all()).await.unwrap();
+    world.sandbox.grant(CONTROLLER, all()).await.unwrap();
     world.wait(60).await;
     assert_eq!(world.status().await["readyReplicas"], 1);
 }

@@ -35,7 +35,11 @@ fn examples_of_the_counts_of_a_status() {
 fn a_bound_pod_ranks_before_an_older_unbound_pod() {
     let pods =
         set_with_pods(1).pod(0, pod().pending().created_seconds_ago(9000)).second_pod(0, pod().created_seconds_ago(10));
-    assert_eq!(pods.decided_status_counts()[2..4], [1, 1]);
+    let [_, _, ready, available, ..] = pods.decided_status_counts();
+    assert_eq!((ready, available), (1, 1), "the bound Pod counts for the node, and not the older one");
+    let plan = pods.plan();
+    let [deletion] = &plan.pod_deletions[..] else { panic!("{:?}", plan.pod_deletions) };
+    assert!(!deletion.pod.is_bound(), "the older Pod is deleted, because it is not bound");
 }
 
 /// DAEMONSET-57, DAEMONSET-58.

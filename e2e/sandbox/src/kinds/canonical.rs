@@ -9,7 +9,8 @@ use super::{
     schema::{Field, Struct, Type, schema},
 };
 
-/// Brings an object of the structure `id` into its canonical form. Unknown fields stay as they are.
+/// Brings an object of the structure `id` into its canonical form and sets the defaults that the schema names. Unknown
+/// fields stay as they are.
 pub(super) fn canonicalize(id: &str, value: &mut Value) {
     if let (Some(structure), Value::Object(map)) = (schema().find(id), value) {
         structure_in(structure, map);
@@ -19,6 +20,29 @@ pub(super) fn canonicalize(id: &str, value: &mut Value) {
 fn structure_in(structure: &Struct, map: &mut Map<String, Value>) {
     map.retain(|name, value| structure.field(name).is_none_or(|field| keep(structure, field, value)));
     structure.complete(map);
+    if structure.defaulted {
+        default_fields(structure, map);
+    }
+}
+
+/// Sets defaults of fields, and those within structures that are there only because they are always written.
+fn default_fields(structure: &Struct, map: &mut Map<String, Value>) {
+    for field in &structure.fields {
+        let held = map.get(field.name);
+        if let Some(default) = &field.rules.default
+            && held.is_none_or(|held| held.is_null() || is_zero(&field.kind, held))
+            && field.rules.default_if.is_none_or(|(name, word)| map.get(name).is_some_and(|held| held == word))
+        {
+            map.insert(field.name.to_owned(), default.clone());
+        } else if held.is_none() || !matches!(field.kind, Type::Struct(_)) {
+            continue;
+        }
+        if schema().structure_of(&field.kind).is_some_and(|inner| inner.defaulted)
+            && let Some(value) = map.get_mut(field.name)
+        {
+            value_in(&field.kind, value);
+        }
+    }
 }
 
 /// Canonicalizes a field's value and says whether an encoder would write it.
@@ -94,12 +118,12 @@ fn value_in(kind: &Type, value: &mut Value) {
                 *text = format_micro(time);
             }
         }
-        Type::String(_) | Type::Bool | Type::Int(_) | Type::Float | Type::Bytes | Type::IntOrString | Type::Any => {}
+        Type::String(_) | Type::Bool | Type::Int(_) | Type::Float | Type::Bytes | Type::IntOrString | Type::Any(_) => {}
     }
 }
 
 fn element_in(kind: &Type, element: &mut Value) {
-    if element.is_null() && !matches!(kind, Type::Optional(_) | Type::Any) {
+    if element.is_null() && !matches!(kind, Type::Optional(_) | Type::Any(_)) {
         *element = schema().zero_element(kind);
     } else {
         value_in(kind, element);
@@ -116,17 +140,14 @@ fn is_plain_time(text: &str) -> bool {
     text.len() == 20 && text.ends_with('Z') && !text.contains('.')
 }
 
-/// Reads RFC 3339.
 pub(super) fn parse_time(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-/// Whole seconds in UTC.
 pub(super) fn format_time(time: Timestamp) -> String {
     time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Microseconds in UTC.
 pub(super) fn format_micro(time: Timestamp) -> String {
     time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
@@ -151,10 +172,10 @@ mod tests {
     #[test]
     fn drops_what_an_encoder_omits_and_adds_what_it_always_writes() {
         let container = json!({"name": "c", "env": [], "stdin": false, "command": null, "tty": true});
-        assert_eq!(canonical("core.Container", container), json!({"name": "c", "tty": true, "resources": {}}));
+        assert_eq!(canonical("core/v1.Container", container), json!({"name": "c", "tty": true, "resources": {}}));
         let status = json!({"conditions": [{"type": "Ready", "status": "True"}], "phase": ""});
         assert_eq!(
-            canonical("core.PodStatus", status),
+            canonical("core/v1.PodStatus", status),
             json!({"conditions": [{"type": "Ready", "status": "True", "lastProbeTime": null, "lastTransitionTime": null}]})
         );
     }
@@ -162,7 +183,7 @@ mod tests {
     #[test]
     fn keeps_optional_zeros_and_unknown_fields() {
         let spec = json!({"replicas": 0, "paused": false, "future": null, "selector": {}});
-        let spec = canonical("apps.DeploymentSpec", spec);
+        let spec = canonical("apps/v1.DeploymentSpec", spec);
         assert_eq!(spec["replicas"], 0);
         assert!(spec.get("paused").is_none());
         assert!(spec.as_object().unwrap().contains_key("future"));
@@ -173,12 +194,12 @@ mod tests {
     fn rewrites_quantities_and_times() {
         let resources = json!({"requests": {"cpu": "0.5", "memory": 1024, "n": "2000"}});
         assert_eq!(
-            canonical("core.ResourceRequirements", resources),
+            canonical("core/v1.ResourceRequirements", resources),
             json!({"requests": {"cpu": "500m", "memory": "1024", "n": "2k"}})
         );
         let meta = json!({"creationTimestamp": "2026-01-01T01:00:00.5+01:00", "deletionTimestamp": null, "labels": {}});
-        assert_eq!(canonical("meta.ObjectMeta", meta), json!({"creationTimestamp": "2026-01-01T00:00:00Z"}));
+        assert_eq!(canonical("meta/v1.ObjectMeta", meta), json!({"creationTimestamp": "2026-01-01T00:00:00Z"}));
         let lease = json!({"renewTime": "2026-01-01T00:00:00.1Z"});
-        assert_eq!(canonical("coordination.LeaseSpec", lease), json!({"renewTime": "2026-01-01T00:00:00.100000Z"}));
+        assert_eq!(canonical("coordination/v1.LeaseSpec", lease), json!({"renewTime": "2026-01-01T00:00:00.100000Z"}));
     }
 }

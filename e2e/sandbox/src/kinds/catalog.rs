@@ -8,11 +8,11 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use serde_json::Value;
 
 use super::{
-    Column, Kind, Subresource, admission,
+    Column, Kind, NameRule, Propagation, Subresource, autoscalers,
     behaviour::Behaviour,
-    claims, configs, cron_jobs, daemon_sets, deployments, endpoints, events, jobs, networking, nodes, others, pods,
-    policies, rbac, replica_sets, scheduling, services, stateful_sets, storage,
-    value::{list, text, yes},
+    claims, configs, cron_jobs, daemon_sets, deployments, endpoints, events, jobs, nodes, others, pods, policies,
+    replica_sets, scheduling, services, stateful_sets,
+    value::{entries, list, text, yes},
 };
 
 static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(load);
@@ -22,81 +22,51 @@ pub(super) fn kinds() -> &'static [Kind] {
     &KINDS
 }
 
-/// What the kind of a group and version does.
-fn behaviour(group: &str, version: &str, kind: &str) -> Option<Behaviour> {
-    Some(match (group, kind) {
-        ("", "Binding") => others::reviews::BINDING,
-        ("", "ComponentStatus") => others::COMPONENT_STATUS,
-        ("", "ConfigMap") => configs::CONFIG_MAP,
-        ("", "Endpoints") => endpoints::ENDPOINTS,
-        ("", "Event") => events::CORE,
-        ("", "LimitRange") => configs::LIMIT_RANGE,
-        ("", "Namespace") => nodes::NAMESPACE,
-        ("", "Node") => nodes::NODE,
-        ("", "PersistentVolume") => claims::VOLUME,
-        ("", "PersistentVolumeClaim") => claims::CLAIM,
-        ("", "Pod") => pods::POD,
-        ("", "PodTemplate") => pods::TEMPLATE,
-        ("", "ReplicationController") => replica_sets::CONTROLLER,
-        ("", "ResourceQuota") => configs::RESOURCE_QUOTA,
-        ("", "Secret") => configs::SECRET,
-        ("", "Service") => services::SERVICE,
-        ("", "ServiceAccount") => configs::SERVICE_ACCOUNT,
-        ("apiregistration.k8s.io", "APIService") => admission::API_SERVICE,
-        ("apps", "ControllerRevision") => stateful_sets::REVISION,
-        ("apps", "DaemonSet") => daemon_sets::DAEMON_SET,
-        ("apps", "Deployment") => deployments::DEPLOYMENT,
-        ("apps", "ReplicaSet") => replica_sets::REPLICA_SET,
-        ("apps", "StatefulSet") => stateful_sets::STATEFUL_SET,
-        ("events.k8s.io", "Event") => events::EVENTS,
-        ("authentication.k8s.io", "SelfSubjectReview") => others::reviews::SELF,
-        ("authentication.k8s.io", "TokenReview") => others::reviews::TOKEN,
-        ("authorization.k8s.io", "LocalSubjectAccessReview") => others::reviews::LOCAL_ACCESS,
-        ("authorization.k8s.io", "SelfSubjectAccessReview") => others::reviews::SELF_ACCESS,
-        ("authorization.k8s.io", "SelfSubjectRulesReview") => others::reviews::SELF_RULES,
-        ("authorization.k8s.io", "SubjectAccessReview") => others::reviews::ACCESS,
-        ("autoscaling", "HorizontalPodAutoscaler") if version == "v1" => policies::AUTOSCALER_V1,
-        ("autoscaling", "HorizontalPodAutoscaler") => policies::AUTOSCALER,
-        ("batch", "CronJob") => cron_jobs::CRON_JOB,
-        ("batch", "Job") => jobs::JOB,
-        ("certificates.k8s.io", "CertificateSigningRequest") => others::SIGNING_REQUEST,
-        ("networking.k8s.io", "IPAddress") => networking::IP_ADDRESS,
-        ("networking.k8s.io", "Ingress") => networking::INGRESS,
-        ("networking.k8s.io", "IngressClass") => networking::INGRESS_CLASS,
-        ("networking.k8s.io", "NetworkPolicy") => networking::NETWORK_POLICY,
-        ("networking.k8s.io", "ServiceCIDR") => networking::SERVICE_CIDR,
-        ("policy", "PodDisruptionBudget") => policies::BUDGET,
-        ("rbac.authorization.k8s.io", "ClusterRole") => rbac::CLUSTER_ROLE,
-        ("rbac.authorization.k8s.io", "ClusterRoleBinding") => rbac::CLUSTER_ROLE_BINDING,
-        ("rbac.authorization.k8s.io", "Role") => rbac::ROLE,
-        ("rbac.authorization.k8s.io", "RoleBinding") => rbac::ROLE_BINDING,
-        ("storage.k8s.io", "CSIDriver") => storage::DRIVER,
-        ("storage.k8s.io", "CSINode") => storage::NODE,
-        ("storage.k8s.io", "CSIStorageCapacity") => storage::CAPACITY,
-        ("storage.k8s.io", "StorageClass") => storage::CLASS,
-        ("storage.k8s.io", "VolumeAttachment") => storage::ATTACHMENT,
-        ("storage.k8s.io", "VolumeAttributesClass") => storage::ATTRIBUTES_CLASS,
-        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => admission::MUTATING_POLICY,
-        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => admission::MUTATING_BINDING,
-        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration") => admission::MUTATING_WEBHOOKS,
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => admission::VALIDATING_POLICY,
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => admission::VALIDATING_BINDING,
-        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") => admission::VALIDATING_WEBHOOKS,
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => admission::DEFINITION,
-        ("scheduling.k8s.io", "PodGroup") => scheduling::POD_GROUP,
-        ("scheduling.k8s.io", "Workload") => scheduling::WORKLOAD,
-        ("scheduling.k8s.io", "PriorityClass") => policies::PRIORITY_CLASS,
-        ("coordination.k8s.io", "Lease") => policies::LEASE,
-        ("node.k8s.io", "RuntimeClass") => others::RUNTIME_CLASS,
-        ("discovery.k8s.io", "EndpointSlice") => endpoints::SLICE,
-        ("resource.k8s.io", "DeviceClass") => others::DEVICE_CLASS,
-        ("resource.k8s.io", "ResourceClaim") => others::RESOURCE_CLAIM,
-        ("resource.k8s.io", "ResourceClaimTemplate") => others::CLAIM_TEMPLATE,
-        ("resource.k8s.io", "ResourceSlice") => others::RESOURCE_SLICE,
-        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => others::FLOW_SCHEMA,
-        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => others::PRIORITY_LEVEL,
-        _ => return None,
-    })
+/// What the kind of a group and version does beyond the data.
+fn behaviour(group: &str, version: &str, kind: &str) -> Behaviour {
+    match (group, kind) {
+        ("", "ConfigMap") => configs::config_map(),
+        ("", "Endpoints") => endpoints::endpoints(),
+        ("", "Event") => events::core(),
+        ("", "LimitRange") => configs::limit_range(),
+        ("", "Namespace") => nodes::namespace(),
+        ("", "Node") => nodes::node(),
+        ("", "PersistentVolume") => claims::volume(),
+        ("", "PersistentVolumeClaim") => claims::claim(),
+        ("", "Pod") => pods::pod(),
+        ("", "PodTemplate") => pods::template(),
+        ("", "ReplicationController") => replica_sets::controller(),
+        ("", "ResourceQuota") => configs::resource_quota(),
+        ("", "Secret") => configs::secret(),
+        ("", "Service") => services::service(),
+        ("", "ServiceAccount") => configs::service_account(),
+        ("apps", "ControllerRevision") => stateful_sets::revision(),
+        ("apps", "DaemonSet") => daemon_sets::daemon_set(),
+        ("apps", "Deployment") => deployments::deployment(),
+        ("apps", "ReplicaSet") => replica_sets::replica_set(),
+        ("apps", "StatefulSet") => stateful_sets::stateful_set(),
+        ("events.k8s.io", "Event") => events::events(),
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscalers::autoscaler(version),
+        ("batch", "CronJob") => cron_jobs::cron_job(),
+        ("batch", "Job") => jobs::job(),
+        ("certificates.k8s.io", "CertificateSigningRequest") => others::signing_request(),
+        ("networking.k8s.io", "Ingress") => others::ingress(),
+        ("networking.k8s.io", "IngressClass") => others::ingress_class(),
+        ("networking.k8s.io", "NetworkPolicy") => others::network_policy(),
+        ("policy", "PodDisruptionBudget") => policies::budget(),
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding") => others::role_binding(),
+        ("storage.k8s.io", "CSIDriver") => others::driver(),
+        ("storage.k8s.io", "StorageClass") => others::storage_class(),
+        ("storage.k8s.io", "VolumeAttributesClass") => others::attributes_class(),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => others::definition(),
+        ("scheduling.k8s.io", "PodGroup") => scheduling::pod_group(),
+        ("scheduling.k8s.io", "Workload") => scheduling::workload(),
+        ("scheduling.k8s.io", "PriorityClass") => policies::priority_class(),
+        ("coordination.k8s.io", "Lease") => policies::lease(),
+        ("discovery.k8s.io", "EndpointSlice") => endpoints::slice(),
+        ("resource.k8s.io", "ResourceClaim") => others::resource_claim(),
+        _ => Behaviour::default(),
+    }
 }
 
 /// Strings of the recorded file, each kept once for as long as the program runs.
@@ -123,12 +93,11 @@ fn load() -> Vec<Kind> {
     let recorded: Value = serde_json::from_str(include_str!("data/resources-1.36.json")).unwrap_or_default();
     let mut strings = Strings::default();
     let shared = &recorded["columns"];
-    list(&recorded["resources"]).iter().filter_map(|resource| load_kind(&mut strings, resource, shared)).collect()
+    list(&recorded["resources"]).iter().map(|resource| load_kind(&mut strings, resource, shared)).collect()
 }
 
-fn load_kind(strings: &mut Strings, resource: &Value, shared: &Value) -> Option<Kind> {
+fn load_kind(strings: &mut Strings, resource: &Value, shared: &Value) -> Kind {
     let [group, version, kind] = ["group", "version", "kind"].map(|field| strings.keep(&resource[field]));
-    let does = behaviour(group, version, kind)?;
     let columns: Vec<Column> = list(&resource["columns"])
         .iter()
         .map(|column| load_column(strings, column.as_str().map_or(column, |name| &shared[name])))
@@ -142,7 +111,11 @@ fn load_kind(strings: &mut Strings, resource: &Value, shared: &Value) -> Option<
             verbs: strings.keep_all(&sub["verbs"]),
         })
         .collect();
-    Some(Kind {
+    let fields: BTreeMap<String, String> = entries(&resource["fields"])
+        .map(|(field, expression)| (field.to_owned(), text(expression).to_owned()))
+        .collect();
+    let behaviour = behaviour(group, version, kind);
+    Kind {
         group,
         version,
         gate: resource.get("gate").map(|gate| strings.keep(gate)),
@@ -154,28 +127,32 @@ fn load_kind(strings: &mut Strings, resource: &Value, shared: &Value) -> Option<
         namespaced: yes(&resource["namespaced"]),
         verbs: strings.keep_all(&resource["verbs"]),
         storage_hash: strings.keep(&resource["hash"]),
-        hub: does.hub,
-        type_error: does.type_error,
         subresources: subresources.leak(),
-        default: does.default,
-        prepare_create: does.prepare_create,
-        prepare_update: does.prepare_update,
-        prepare_status: does.prepare_status,
-        validate_create: does.validate_create,
-        validate_update: does.validate_update,
-        validate_status: does.validate_status,
-        name: does.name,
-        merge_keys: does.merge_keys,
-        field: does.field,
-        field_labels: does.field_labels,
-        unconditional_update: does.unconditional_update,
-        create_on_update: does.create_on_update,
-        default_propagation: does.default_propagation,
         columns: columns.leak(),
-        row: does.row,
-        row_conditions: does.row_conditions,
-        prune: does.prune,
-    })
+        name: match text(&resource["names"]) {
+            "label" => NameRule::Label,
+            "segment" => NameRule::PathSegment,
+            _ => NameRule::Subdomain,
+        },
+        // Jobs have a field of their own, but no words.
+        field_labels: kind != "Job" && (!fields.is_empty() || behaviour.field.is_some()),
+        unconditional_update: !yes(&resource["conditional"]),
+        create_on_update: yes(&resource["createOnUpdate"]),
+        default_propagation: match text(&resource["propagation"]) {
+            "orphan" => Propagation::Orphan,
+            _ => Propagation::Background,
+        },
+        structure: strings.keep(&structure_name(group, version, kind).into()),
+        counted: yes(&resource["counted"]),
+        fields,
+        behaviour,
+    }
+}
+
+/// The name in the schema: the first part of the group, the version and the kind.
+fn structure_name(group: &str, version: &str, kind: &str) -> String {
+    let group = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) };
+    format!("{group}/{version}.{kind}")
 }
 
 fn load_column(strings: &mut Strings, column: &Value) -> Column {
@@ -185,6 +162,7 @@ fn load_column(strings: &mut Strings, column: &Value) -> Column {
         format: strings.keep(&column[2]),
         description: strings.keep(&column[3]),
         priority: column[4].as_i64().unwrap_or_default() as i32,
+        cell: column[5].clone(),
     }
 }
 
@@ -192,7 +170,7 @@ fn load_column(strings: &mut Strings, column: &Value) -> Column {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{super::Logic, *};
 
     #[test]
     fn has_every_recorded_resource() {
@@ -207,33 +185,31 @@ mod tests {
         let env = super::super::Env { now, gate: &gate };
         for kind in kinds() {
             let mut object = json!({"metadata": {"name": "x", "uid": "u"}});
-            (kind.default)(&mut object);
+            kind.default(&mut object);
             let once = object.clone();
-            (kind.default)(&mut object);
+            kind.default(&mut object);
             assert_eq!(once, object, "defaults of {} are idempotent", kind.kind);
-            (kind.prepare_create)(&mut object, &env);
-            (kind.validate_create)(&object);
-            (kind.validate_update)(&object, &object);
-            (kind.validate_status)(&object, &object);
+            kind.prepare_create(&mut object, &env);
+            kind.validate_create(&object);
+            kind.validate_update(&object, &object);
+            kind.validate_status(&object, &object);
             let old = object.clone();
-            (kind.prepare_update)(&mut object, &old, &env);
+            kind.prepare_update(&mut object, &old, &env);
             assert_eq!(old, object, "an update of {} that changes nothing changes nothing", kind.kind);
-            (kind.prepare_status)(&mut object, &old, &env);
+            kind.prepare_status(&mut object, &old, &env);
             assert_eq!(old, object, "a status update of {} that changes nothing changes nothing", kind.kind);
-            assert_eq!((kind.type_error)(&object), None, "{}", kind.kind);
-            assert!((kind.prune)(&mut object).is_empty(), "{}", kind.kind);
+            assert_eq!(kind.type_error(&object), None, "{}", kind.kind);
+            assert!(kind.prune(&mut object).is_empty(), "{}", kind.kind);
             if !kind.columns.is_empty() {
-                assert_eq!((kind.row)(&object, now).len(), kind.columns.len(), "cells of {}", kind.kind);
+                assert_eq!(kind.row(&object, now).len(), kind.columns.len(), "cells of {}", kind.kind);
             }
-            if let Some(hub) = &kind.hub {
-                // The first way through the stored form may add its defaults.
-                (hub.to_hub)(&mut object);
-                (hub.from_hub)(&mut object);
-                let served = object.clone();
-                (hub.to_hub)(&mut object);
-                (hub.from_hub)(&mut object);
-                assert_eq!(served["spec"], object["spec"], "{} survives its stored form", kind.kind);
-            }
+            // The first way through the stored form may add its defaults.
+            kind.to_stored(&mut object);
+            kind.to_served(&mut object);
+            let served = object.clone();
+            kind.to_stored(&mut object);
+            kind.to_served(&mut object);
+            assert_eq!(served["spec"], object["spec"], "{} survives its stored form", kind.kind);
         }
     }
 
@@ -248,18 +224,18 @@ mod tests {
             for value in &hostile {
                 let mut object = json!({"metadata": {"name": "x"}, "spec": value, "status": value, "data": value, "rules": value,
                     "subsets": value, "endpoints": value, "ports": value, "template": value, "webhooks": value});
-                (kind.type_error)(&object);
-                (kind.default)(&mut object);
-                (kind.prepare_create)(&mut object, &env);
-                (kind.validate_create)(&object);
+                kind.type_error(&object);
+                kind.default(&mut object);
+                kind.prepare_create(&mut object, &env);
+                kind.validate_create(&object);
                 let old = json!({"metadata": {}, "spec": {"containers": [1]}, "status": 1});
-                (kind.validate_update)(&object, &old);
-                (kind.validate_status)(&object, &old);
-                (kind.prepare_update)(&mut object, &old, &env);
-                (kind.prepare_status)(&mut object, &old, &env);
-                (kind.row)(&object, now);
-                (kind.field)(&object, "spec.nodeName");
-                (kind.prune)(&mut object);
+                kind.validate_update(&object, &old);
+                kind.validate_status(&object, &old);
+                kind.prepare_update(&mut object, &old, &env);
+                kind.prepare_status(&mut object, &old, &env);
+                kind.row(&object, now);
+                kind.field(&object, "spec.nodeName");
+                kind.prune(&mut object);
             }
         }
     }

@@ -10,7 +10,6 @@ use super::{
     value::{int, text},
 };
 
-/// Validates a list of conditions.
 pub(super) fn validate(errors: &mut Errors, conditions: &[Value], at: &Path<'_>) {
     let mut seen = BTreeSet::new();
     for (i, condition) in conditions.iter().enumerate() {

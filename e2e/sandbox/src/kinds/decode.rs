@@ -1,72 +1,26 @@
 //! What the real server's decoder finds wrong with an object: fields it does not know, and values of the wrong type.
 
-use std::fmt::{self, Display};
-
 use serde_json::{Map, Value};
 
 use super::{
-    quantity::Quantity,
+    errors::Path,
+    quantity::{self, Quantity},
     schema::{Schema, Struct, Type, schema},
 };
-
-/// Where we are in a document; lives on the stack and is only written out when something is wrong.
-#[derive(Clone, Copy)]
-struct Trail<'a> {
-    parent: Option<&'a Trail<'a>>,
-    step: Step<'a>,
-}
-
-#[derive(Clone, Copy)]
-enum Step<'a> {
-    Top,
-    Field(&'a str),
-    Index(usize),
-}
-
-impl<'a> Trail<'a> {
-    const TOP: Trail<'static> = Trail { parent: None, step: Step::Top };
-
-    fn then(&'a self, step: Step<'a>) -> Self {
-        Trail { parent: Some(self), step }
-    }
-
-    /// Field names only, as the type errors name a place.
-    fn fields(&self) -> String {
-        let parent = self.parent.map(Trail::fields).unwrap_or_default();
-        match self.step {
-            Step::Field(name) if parent.is_empty() => name.to_owned(),
-            Step::Field(name) => format!("{parent}.{name}"),
-            Step::Top | Step::Index(_) => parent,
-        }
-    }
-}
-
-impl Display for Trail<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(parent) = self.parent else { return Ok(()) };
-        parent.fmt(f)?;
-        match self.step {
-            Step::Top => Ok(()),
-            Step::Field(name) if matches!(parent.step, Step::Top) => f.write_str(name),
-            Step::Field(name) => write!(f, ".{name}"),
-            Step::Index(at) => write!(f, "[{at}]"),
-        }
-    }
-}
 
 /// Removes the fields that the structure `id` does not know and returns where they were.
 pub(super) fn prune(id: &str, value: &mut Value) -> Vec<String> {
     let mut removed = vec![];
     if let (Some(structure), Value::Object(map)) = (schema().find(id), value) {
-        prune_structure(structure, map, &Trail::TOP, &mut removed);
+        prune_structure(structure, map, None, &mut removed);
     }
     removed
 }
 
-fn prune_structure(structure: &Struct, map: &mut Map<String, Value>, at: &Trail<'_>, removed: &mut Vec<String>) {
+fn prune_structure(structure: &Struct, map: &mut Map<String, Value>, at: Option<&Path<'_>>, removed: &mut Vec<String>) {
     map.retain(|name, value| {
         let field = structure.field(name);
-        let at = at.then(Step::Field(name));
+        let at = Path::field(at, name);
         match field {
             Some(field) => prune_value(&field.kind, value, &at, removed),
             None => removed.push(at.to_string()),
@@ -75,22 +29,22 @@ fn prune_structure(structure: &Struct, map: &mut Map<String, Value>, at: &Trail<
     });
 }
 
-fn prune_value(kind: &Type, value: &mut Value, at: &Trail<'_>, removed: &mut Vec<String>) {
+fn prune_value(kind: &Type, value: &mut Value, at: &Path<'_>, removed: &mut Vec<String>) {
     match (kind, value) {
         (Type::Optional(inner), value) => prune_value(inner, value, at, removed),
         (Type::List(inner), Value::Array(list)) if has_structure(inner) => {
             for (i, element) in list.iter_mut().enumerate() {
-                prune_value(inner, element, &at.then(Step::Index(i)), removed);
+                prune_value(inner, element, &at.index(i), removed);
             }
         }
         (Type::Map(inner), Value::Object(map)) if has_structure(inner) => {
             for (name, element) in map.iter_mut() {
-                prune_value(inner, element, &at.then(Step::Field(name)), removed);
+                prune_value(inner, element, &at.child(name), removed);
             }
         }
         (Type::Struct(structure), Value::Object(map)) => {
             if let Some(structure) = schema().structs.get(*structure) {
-                prune_structure(structure, map, at, removed);
+                prune_structure(structure, map, Some(at), removed);
             }
         }
         _ => {}
@@ -105,13 +59,12 @@ fn has_structure(kind: &Type) -> bool {
     }
 }
 
-/// What is wrong with the first field of the wrong type, as the real server's decoder says it.
 pub(super) fn type_error(id: &str, value: &Value) -> Option<String> {
     let schema = schema();
     let structure = schema.find(id)?;
     let check = Check { schema, within: structure };
     match value {
-        Value::Object(map) => check.structure(structure, map, &Trail::TOP),
+        Value::Object(map) => check.structure(structure, map, None),
         other => {
             Some(format!("json: cannot unmarshal {} into Go value of type {}", json_kind(other), structure.go_type()))
         }
@@ -124,30 +77,30 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn structure(&self, structure: &Struct, map: &Map<String, Value>, at: &Trail<'_>) -> Option<String> {
+    fn structure(&self, structure: &Struct, map: &Map<String, Value>, at: Option<&Path<'_>>) -> Option<String> {
         let check = Check { schema: self.schema, within: structure };
         map.iter().find_map(|(name, value)| {
             let field = structure.field(name)?;
-            let embedded = at.then(Step::Field(field.embedded));
-            let at = if field.embedded.is_empty() { at } else { &embedded };
-            check.value(&field.kind, value, &at.then(Step::Field(name)))
+            let embedded = Path::field(at, &field.embedded);
+            let at = if field.embedded.is_empty() { at } else { Some(&embedded) };
+            check.value(&field.kind, value, &Path::field(at, name))
         })
     }
 
-    fn value(&self, kind: &Type, value: &Value, at: &Trail<'_>) -> Option<String> {
+    fn value(&self, kind: &Type, value: &Value, at: &Path<'_>) -> Option<String> {
         if value.is_null() {
             return None;
         }
         match (kind, value) {
             (Type::Optional(inner), _) => self.value(inner, value, at),
-            (Type::Any, _)
+            (Type::Any(_), _)
             | (Type::String(_) | Type::IntOrString, Value::String(_))
             | (Type::Bool, Value::Bool(_))
             | (Type::Float, Value::Number(_)) => None,
             (Type::List(inner), Value::Array(list)) => list.iter().find_map(|element| self.value(inner, element, at)),
             (Type::Map(inner), Value::Object(map)) => map.values().find_map(|element| self.value(inner, element, at)),
             (Type::Struct(structure), Value::Object(map)) => {
-                self.structure(self.schema.structs.get(*structure)?, map, at)
+                self.structure(self.schema.structs.get(*structure)?, map, Some(at))
             }
             (Type::Int(name), Value::Number(number)) => {
                 (!fits(name, number)).then(|| self.mismatch(&format!("number {number}"), at, name))
@@ -164,11 +117,11 @@ impl Check<'_> {
         }
     }
 
-    fn mismatch(&self, found: &str, at: &Trail<'_>, wanted: &str) -> String {
+    fn mismatch(&self, found: &str, at: &Path<'_>, wanted: &str) -> String {
         format!(
             "json: cannot unmarshal {found} into Go struct field {}.{} of type {wanted}",
             self.within.go_name(),
-            at.fields()
+            at.field_names()
         )
     }
 
@@ -181,7 +134,7 @@ impl Check<'_> {
             Type::Time | Type::Micro => "string".to_owned(),
             Type::Quantity => "resource.Quantity".to_owned(),
             Type::IntOrString => "int32".to_owned(),
-            Type::Any => "interface {}".to_owned(),
+            Type::Any(_) => "interface {}".to_owned(),
             Type::Optional(inner) => self.go_type(inner),
             Type::List(inner) => format!("[]{}", self.go_type(inner)),
             Type::Map(inner) if matches!(**inner, Type::Quantity) => "v1.ResourceList".to_owned(),
@@ -220,7 +173,7 @@ fn quantity_error(value: &Value) -> Option<String> {
         Value::Number(number) => Quantity::parse(&number.to_string()).err(),
         other => Quantity::parse(&other.to_string()).err(),
     };
-    error.map(|error| error.message().to_owned())
+    error.map(|error| quantity::error_message(error).to_owned())
 }
 
 fn time_error(text: &str, layout: &str) -> Option<String> {
@@ -229,7 +182,6 @@ fn time_error(text: &str, layout: &str) -> Option<String> {
         .then(|| format!(r#"parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006""#))
 }
 
-/// Exactly six digits of a second.
 fn micro_error(text: &str) -> Option<String> {
     const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
     let error = time_error(text, LAYOUT);
@@ -268,7 +220,7 @@ mod tests {
             "spec": {"containers": [{"bogus": 1, "name": "c", "ports": [{"x": 1}]}], "zz": null},
             "meta": {},
         });
-        let mut paths = prune("core.Pod", &mut pod);
+        let mut paths = prune("core/v1.Pod", &mut pod);
         paths.sort();
         assert_eq!(paths, ["meta", "spec.containers[0].bogus", "spec.containers[0].ports[0].x", "spec.zz"]);
         let left = json!({
@@ -276,12 +228,13 @@ mod tests {
             "spec": {"containers": [{"name": "c", "ports": [{}]}]},
         });
         assert_eq!(pod, left);
-        assert!(prune("core.Pod", &mut pod).is_empty());
+        assert!(prune("core/v1.Pod", &mut pod).is_empty());
     }
 
     #[test]
     fn says_what_the_decoder_says() {
-        let deployment = |spec: Value| type_error("apps.Deployment", &json!({"metadata": {"name": "x"}, "spec": spec}));
+        let deployment =
+            |spec: Value| type_error("apps/v1.Deployment", &json!({"metadata": {"name": "x"}, "spec": spec}));
         let table = [
             (
                 json!({"replicas": "x"}),
@@ -307,7 +260,7 @@ mod tests {
         for (spec, message) in table {
             assert_eq!(deployment(spec).as_deref(), Some(message));
         }
-        let pod = |pod: Value| type_error("core.Pod", &pod);
+        let pod = |pod: Value| type_error("core/v1.Pod", &pod);
         let table = [
             (json!({"spec": "a"}), "json: cannot unmarshal string into Go struct field Pod.spec of type v1.PodSpec"),
             (
@@ -331,7 +284,7 @@ mod tests {
             assert_eq!(pod(value).as_deref(), Some(message));
         }
         let secret = json!({"data": {"a": "***"}});
-        assert_eq!(type_error("core.Secret", &secret).as_deref(), Some("illegal base64 data at input byte 0"));
+        assert_eq!(type_error("core/v1.Secret", &secret).as_deref(), Some("illegal base64 data at input byte 0"));
         assert_eq!(deployment(json!({"replicas": null, "paused": true})), None);
     }
 }

@@ -2,54 +2,40 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Env, FieldError,
-    behaviour::{Behaviour, behaviour},
-    canonical::canonicalize,
-    containers::PROTOCOLS,
+    Env,
+    behaviour::Behaviour,
     errors::{Errors, Path},
     selectors, service_validation, strategy, syntax,
-    table::{age, name},
-    value::{for_each_object_in_list, insert_default, int, list, object, size, text},
+    value::{for_each_object_in_list, int, list, object, size, text},
 };
 
-/// `endpointslices`.
-pub(super) const SLICE: Behaviour = behaviour!("discovery.EndpointSlice", counted,
-    default: |slice| {
-        canonicalize("discovery.EndpointSlice", slice);
-        for_each_object_in_list(object(slice), "ports", |port| {
-            insert_default(port, "name", "");
-            insert_default(port, "protocol", "TCP");
-        });
-    },
-    prepare_create: |slice, _| {
-        strategy::set_generation(slice, 1);
-        drop_topology(slice, &Value::Null);
-    },
-    prepare_update: prepare_update,
-    validate_create: |slice| validate(slice, &Value::Null).into_list(),
-    validate_update: validate_update,
-    row: slice_row,
-);
+const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
-/// `endpoints`.
-pub(super) const ENDPOINTS: Behaviour = behaviour!("core.Endpoints", plain,
-    default: |endpoints| {
-        canonicalize("core.Endpoints", endpoints);
-        for_each_object_in_list(object(endpoints), "subsets", |subset| {
-            for_each_object_in_list(subset, "ports", |port| insert_default(port, "protocol", "TCP"));
-        });
-    },
-    prepare_create: |_, _| {},
-    prepare_update: |_, _, _| {},
-    create_on_update: true,
-    validate_create: validate_endpoints,
-    validate_update: |new, old| if new["subsets"] == old["subsets"] { vec![] } else { validate_endpoints(new) },
-    row: |endpoints, now| vec![name(endpoints), endpoints_cell(endpoints).into(), age(endpoints, now)],
-);
+pub(super) fn slice() -> Behaviour {
+    Behaviour {
+        prepare_create: Some(|slice, _| {
+            strategy::set_generation(slice, 1);
+            drop_topology(slice, &Value::Null);
+        }),
+        prepare_update: Some(prepare_update),
+        validate: Some(validate),
+        cell: Some(|slice, _, column| slice_cell(slice, column).map(Value::from)),
+        ..Behaviour::default()
+    }
+}
+
+pub(super) fn endpoints() -> Behaviour {
+    Behaviour {
+        prepare_create: Some(|_, _| {}),
+        prepare_update: Some(|_, _, _| {}),
+        validate: Some(validate_endpoints),
+        cell: Some(|endpoints, _, column| (column == "Endpoints").then(|| endpoints_cell(endpoints).into())),
+        ..Behaviour::default()
+    }
+}
 
 fn prepare_update(new: &mut Value, old: &Value, _: &Env<'_>) {
     let fields = ["addressType", "endpoints", "ports"];
@@ -68,24 +54,21 @@ fn drop_topology(new: &mut Value, old: &Value) {
     }
 }
 
-fn validate(slice: &Value, old: &Value) -> Errors {
-    let mut errors = Errors::new();
+fn validate(errors: &mut Errors, slice: &Value, old: &Value) {
     let kind = text(&slice["addressType"]);
     errors.one_of(&"addressType", kind, &["FQDN", "IPv4", "IPv6"]);
-    validate_ports(&mut errors, list(&slice["ports"]), &Path::new("ports"));
+    validate_ports(errors, list(&slice["ports"]), &Path::new("ports"));
     if slice["endpoints"] == old["endpoints"] && !old.is_null() {
-        return errors;
+        return;
     }
     let at = Path::new("endpoints");
     let endpoints = list(&slice["endpoints"]);
     if endpoints.len() > 1000 {
-        errors.too_many(&at, endpoints.len(), 1000);
-        return errors;
+        return errors.too_many(&at, endpoints.len(), 1000);
     }
     for (i, endpoint) in endpoints.iter().enumerate() {
-        validate_endpoint(&mut errors, endpoint, kind, &at.index(i));
+        validate_endpoint(errors, endpoint, kind, &at.index(i));
     }
-    errors
 }
 
 fn validate_endpoint(errors: &mut Errors, endpoint: &Value, kind: &str, at: &Path<'_>) {
@@ -188,14 +171,10 @@ fn validate_ports(errors: &mut Errors, ports: &[Value], at: &Path<'_>) {
     }
 }
 
-fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = validate(new, old);
-    errors.immutable(&"addressType", &new["addressType"], &old["addressType"]);
-    errors.into_list()
-}
-
-fn validate_endpoints(endpoints: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::new();
+fn validate_endpoints(errors: &mut Errors, endpoints: &Value, old: &Value) {
+    if endpoints["subsets"] == old["subsets"] && !old.is_null() {
+        return;
+    }
     let at = Path::new("subsets");
     for (i, subset) in list(&endpoints["subsets"]).iter().enumerate() {
         let at = at.index(i);
@@ -217,7 +196,7 @@ fn validate_endpoints(endpoints: &Value) -> Vec<FieldError> {
                 if let Some(node) = address["nodeName"].as_str() {
                     errors.syntax(&at.child("nodeName"), node, syntax::subdomain(node));
                 }
-                service_validation::validate_endpoint_ip(&mut errors, ip, &at.child("ip"));
+                service_validation::validate_endpoint_ip(errors, ip, &at.child("ip"));
             }
         }
         let ports = list(&subset["ports"]);
@@ -235,7 +214,6 @@ fn validate_endpoints(endpoints: &Value) -> Vec<FieldError> {
             errors.one_of(&at.child("protocol"), text(&port["protocol"]), &PROTOCOLS);
         }
     }
-    errors.into_list()
 }
 
 /// The first three, and how many more there are.
@@ -265,24 +243,20 @@ fn endpoints_cell(endpoints: &Value) -> String {
     first_three(&all, "<none>")
 }
 
-fn slice_row(slice: &Value, now: Timestamp) -> Vec<Value> {
-    let ports: Vec<String> = list(&slice["ports"])
-        .iter()
-        .map(|port| match (port["port"].as_i64(), port["name"].as_str()) {
-            (Some(number), _) => number.to_string(),
-            (None, name) => name.unwrap_or("*").to_owned(),
-        })
-        .collect();
-    let addresses: Vec<String> = list(&slice["endpoints"])
-        .iter()
-        .flat_map(|endpoint| list(&endpoint["addresses"]))
-        .map(|a| text(a).to_owned())
-        .collect();
-    vec![
-        name(slice),
-        text(&slice["addressType"]).into(),
-        first_three(&ports, "<unset>").into(),
-        first_three(&addresses, "<unset>").into(),
-        age(slice, now),
-    ]
+fn slice_cell(slice: &Value, column: &str) -> Option<String> {
+    let all: Vec<String> = match column {
+        "Ports" => list(&slice["ports"])
+            .iter()
+            .map(|port| match (port["port"].as_i64(), port["name"].as_str()) {
+                (Some(number), _) => number.to_string(),
+                (None, name) => name.unwrap_or("*").to_owned(),
+            })
+            .collect(),
+        "Endpoints" => {
+            let addresses = list(&slice["endpoints"]).iter().flat_map(|endpoint| list(&endpoint["addresses"]));
+            addresses.map(|address| text(address).to_owned()).collect()
+        }
+        _ => return None,
+    };
+    Some(first_three(&all, "<unset>"))
 }

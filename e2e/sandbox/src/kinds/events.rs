@@ -6,36 +6,33 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{
-    FieldError, Hub, NameRule,
-    behaviour::{Behaviour, behaviour},
+    Hub,
+    behaviour::Behaviour,
     canonical::canonicalize,
-    errors::{Bad, Errors, Path},
+    errors::{Errors, Path},
     syntax,
-    table::{name, or, since},
+    table::{or, since},
     value::{int, object, text},
 };
 
-/// `events` of the core group.
-pub(super) const CORE: Behaviour = behaviour!("core.Event", plain,
-    create_on_update: true,
-    name: NameRule::PathSegment,
-    validate_create: |event| validate(event, "reportingComponent").into_list(),
-    validate_update: |event, _| validate(event, "reportingComponent").into_list(),
-    field: |event, field| if field.starts_with("regarding.") { None } else { selectable(event, field) },
-    field_labels: true,
-    row: row,
-);
+pub(super) fn core() -> Behaviour {
+    Behaviour {
+        validate: Some(|errors, event, _| validate(errors, event, "reportingComponent")),
+        field: Some(|event, field| if field.starts_with("regarding.") { None } else { selectable(event, field) }),
+        cell: Some(cell),
+        ..Behaviour::default()
+    }
+}
 
-/// `events` of `events.k8s.io`.
-pub(super) const EVENTS: Behaviour = behaviour!("events.Event", plain,
-    create_on_update: true,
-    validate_create: validate_strictly,
-    validate_update: validate_strict_update,
-    field: regarding_field,
-    field_labels: true,
-    row: row,
-    hub: Some(Hub { group: "", version: "v1", to_hub: to_core, from_hub: from_core }),
-);
+pub(super) fn events() -> Behaviour {
+    Behaviour {
+        validate: Some(validate_strictly),
+        field: Some(regarding_field),
+        cell: Some(cell),
+        hub: Some(Hub { group: "", version: "v1", to_hub: to_core, from_hub: from_core }),
+        ..Behaviour::default()
+    }
+}
 
 /// Names in `events.k8s.io` and in the core group, where they differ.
 const NAMES: [(&str, &str); 7] = [
@@ -54,27 +51,24 @@ fn rename(map: &mut Map<String, Value>, from: &str, to: &str) {
     }
 }
 
-/// Turns an Event of `events.k8s.io` into one of the core group.
 fn to_core(event: &mut Value) {
     let map = object(event);
     for (new, old) in NAMES {
         rename(map, new, old);
     }
     map.insert("apiVersion".to_owned(), "v1".into());
-    canonicalize("core.Event", event);
+    canonicalize("core/v1.Event", event);
 }
 
-/// Turns an Event of the core group into one of `events.k8s.io`.
 fn from_core(event: &mut Value) {
     let map = object(event);
     for (new, old) in NAMES {
         rename(map, old, new);
     }
     map.insert("apiVersion".to_owned(), "events.k8s.io/v1".into());
-    canonicalize("events.Event", event);
+    canonicalize("events/v1.Event", event);
 }
 
-/// The Event with the names of the core group.
 fn as_core(event: &Value) -> Cow<'_, Value> {
     if event.get("involvedObject").is_some() {
         return Cow::Borrowed(event);
@@ -108,8 +102,7 @@ fn regarding_field(event: &Value, field: &str) -> Option<String> {
 }
 
 /// What every Event must fulfil. `controller` is the field of the reporting controller in the served version.
-fn validate(event: &Value, controller: &str) -> Errors {
-    let mut errors = Errors::new();
+fn validate(errors: &mut Errors, event: &Value, controller: &str) {
     let namespace = text(&event["metadata"]["namespace"]);
     let regarding = text(&event["involvedObject"]["namespace"]);
     let mismatch = |errors: &mut Errors| {
@@ -117,7 +110,7 @@ fn validate(event: &Value, controller: &str) -> Errors {
     };
     if event["eventTime"].is_string() {
         if regarding.is_empty() && !matches!(namespace, "default" | "kube-system") {
-            mismatch(&mut errors);
+            mismatch(errors);
         }
         let reporter = text(&event["reportingComponent"]);
         if reporter.is_empty() {
@@ -135,13 +128,12 @@ fn validate(event: &Value, controller: &str) -> Errors {
         }
     } else if regarding.is_empty() {
         if !matches!(namespace, "" | "default") {
-            mismatch(&mut errors);
+            mismatch(errors);
         }
     } else if namespace != regarding {
-        mismatch(&mut errors);
+        mismatch(errors);
     }
     errors.syntax(&"namespace", namespace, syntax::subdomain(namespace));
-    errors
 }
 
 fn validate_series(errors: &mut Errors, event: &Value) {
@@ -156,10 +148,13 @@ fn validate_series(errors: &mut Errors, event: &Value) {
     }
 }
 
-fn validate_strictly(event: &Value) -> Vec<FieldError> {
+fn validate_strictly(errors: &mut Errors, event: &Value, old: &Value) {
     let event = as_core(event);
-    let mut errors = validate(&event, "reportingController");
-    validate_series(&mut errors, &event);
+    validate(errors, &event, "reportingController");
+    if !old.is_null() {
+        return validate_strict_update(errors, &event, &as_core(old));
+    }
+    validate_series(errors, &event);
     if !event["eventTime"].is_string() {
         errors.required(&"eventTime", "");
     }
@@ -167,26 +162,22 @@ fn validate_strictly(event: &Value) -> Vec<FieldError> {
     if !matches!(kind, "Normal" | "Warning") {
         errors.invalid(&"type", "", &format!("has invalid value: {kind}"));
     }
-    for field in ["firstTimestamp", "lastTimestamp"] {
-        if event[field].is_string() {
+    let unset = |field: &str| match &event[field] {
+        Value::Null => true,
+        Value::Object(source) => source.is_empty(),
+        value => value.as_i64() == Some(0),
+    };
+    for field in ["firstTimestamp", "lastTimestamp", "count", "source"] {
+        if !unset(field) {
             errors.invalid(&field, "", "needs to be unset");
         }
     }
-    if int(&event["count"]) != 0 {
-        errors.invalid(&"count", "", "needs to be unset");
-    }
-    if event["source"].as_object().is_some_and(|source| !source.is_empty()) {
-        errors.invalid(&"source", "", "needs to be unset");
-    }
-    errors.into_list()
 }
 
 /// Of an Event only the series moves.
-fn validate_strict_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let (new, old) = (as_core(new), as_core(old));
-    let mut errors = validate(&new, "reportingController");
+fn validate_strict_update(errors: &mut Errors, new: &Value, old: &Value) {
     if new["series"] != old["series"] {
-        validate_series(&mut errors, &new);
+        validate_series(errors, new);
     }
     let fields = [
         "involvedObject",
@@ -204,51 +195,50 @@ fn validate_strict_update(new: &Value, old: &Value) -> Vec<FieldError> {
         "reportingComponent",
         "reportingInstance",
     ];
-    for field in fields.into_iter().filter(|field| new[*field] != old[*field]) {
+    for field in fields {
         let shown = if field == "reportingComponent" { "reportingController" } else { field };
-        errors.invalid(&Path::new(shown), Bad::from(&new[field]), "field is immutable");
+        errors.immutable(&Path::new(shown), &new[field], &old[field]);
     }
-    errors.into_list()
 }
 
-fn row(event: &Value, now: Timestamp) -> Vec<Value> {
+fn cell(event: &Value, now: Timestamp, column: &str) -> Option<Value> {
     let event = as_core(event);
-    let first = if event["firstTimestamp"].is_string() { &event["firstTimestamp"] } else { &event["eventTime"] };
-    let first = since(first, now);
-    let mut last = first.clone();
-    if event["lastTimestamp"].is_string() {
-        last = since(&event["lastTimestamp"], now);
-    }
-    let mut count = int(&event["count"]);
-    if event["series"].is_object() {
-        last = since(&event["series"]["lastObservedTime"], now);
-        count = int(&event["series"]["count"]);
-    } else if count == 0 {
-        count = 1;
-    }
-    let object = &event["involvedObject"];
-    let kind = text(&object["kind"]).to_lowercase();
-    let target = match text(&object["name"]) {
-        "" => kind,
-        name => format!("{kind}/{name}"),
+    let series = &event["series"];
+    let shown = match column {
+        "First Seen" => {
+            let first = &event["firstTimestamp"];
+            since(if first.is_string() { first } else { &event["eventTime"] }, now)
+        }
+        "Last Seen" => match (series.is_object(), event["lastTimestamp"].is_string()) {
+            (true, _) => since(&series["lastObservedTime"], now),
+            (false, true) => since(&event["lastTimestamp"], now),
+            (false, false) => return cell(&event, now, "First Seen"),
+        },
+        "Type" => text(&event["type"]).to_owned(),
+        "Reason" => text(&event["reason"]).to_owned(),
+        "Object" => {
+            let object = &event["involvedObject"];
+            let kind = text(&object["kind"]).to_lowercase();
+            match text(&object["name"]) {
+                "" => kind,
+                name => format!("{kind}/{name}"),
+            }
+        }
+        "Subobject" => text(&event["involvedObject"]["fieldPath"]).to_owned(),
+        "Source" => {
+            let component = or(text(&event["source"]["component"]), text(&event["reportingComponent"]));
+            match or(text(&event["source"]["host"]), text(&event["reportingInstance"])) {
+                "" => component.to_owned(),
+                instance => format!("{component}, {instance}"),
+            }
+        }
+        "Message" => text(&event["message"]).trim().to_owned(),
+        "Count" if series.is_object() => return Some(int(&series["count"]).into()),
+        "Count" => return Some(int(&event["count"]).max(1).into()),
+        "Name" => text(&event["metadata"]["name"]).to_owned(),
+        _ => return None,
     };
-    let component = or(text(&event["source"]["component"]), text(&event["reportingComponent"]));
-    let source = match or(text(&event["source"]["host"]), text(&event["reportingInstance"])) {
-        "" => component.to_owned(),
-        instance => format!("{component}, {instance}"),
-    };
-    vec![
-        last.into(),
-        text(&event["type"]).into(),
-        text(&event["reason"]).into(),
-        target.into(),
-        text(&object["fieldPath"]).into(),
-        source.into(),
-        text(&event["message"]).trim().into(),
-        first.into(),
-        count.into(),
-        name(&event),
-    ]
+    Some(shown.into())
 }
 
 #[cfg(test)]

@@ -5,13 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{
-    FieldError,
     canonical::parse_time,
-    dump,
     errors::{Bad, Errors, Path, quoted},
     jobs::has_condition,
     value::{int, list, text, yes},
-    workloads,
 };
 
 /// Two statuses of one Job and what differs between them.
@@ -42,22 +39,18 @@ fn is_finished(job: &Value) -> bool {
     has_condition(job, "Complete") || has_condition(job, "Failed")
 }
 
-/// Validates an update of `/status`.
-pub(super) fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::new();
+pub(super) fn validate(errors: &mut Errors, new: &Value, old: &Value) {
     let change = Change { new, old };
     let at = Path::new("status");
-    validate_counts(&mut errors, &new["status"], &at);
-    validate_conditions(&mut errors, &change, &at);
-    validate_finished(&mut errors, &change, &at);
-    validate_indexes(&mut errors, &change, &at);
-    validate_rest(&mut errors, &change, &at);
-    validate_history(&mut errors, &change, &at);
-    errors.into_list()
+    validate_counts(errors, &new["status"], &at);
+    validate_conditions(errors, &change, &at);
+    validate_finished(errors, &change, &at);
+    validate_indexes(errors, &change, &at);
+    validate_rest(errors, &change, &at);
+    validate_history(errors, &change, &at);
 }
 
 fn validate_counts(errors: &mut Errors, status: &Value, at: &Path<'_>) {
-    workloads::validate_counters(errors, status, &["active", "succeeded", "failed", "ready", "terminating"], at);
     let at = at.child("uncountedTerminatedPods");
     let mut seen = BTreeSet::new();
     for field in ["succeeded", "failed"] {
@@ -130,8 +123,7 @@ fn validate_finished(errors: &mut Errors, change: &Change<'_>, at: &Path<'_>) {
     let uncounted = &status["uncountedTerminatedPods"];
     let left = ["succeeded", "failed"].iter().any(|field| !list(&uncounted[*field]).is_empty());
     if (changed || change.field("uncountedTerminatedPods")) && finished && left {
-        let shown = Bad::raw(dump::internal("UncountedTerminatedPods", uncounted));
-        errors.invalid(&at.child("uncountedTerminatedPods"), shown, "must be empty for finished job");
+        errors.invalid(&at.child("uncountedTerminatedPods"), uncounted, "must be empty for finished job");
     }
 }
 

@@ -1,53 +1,36 @@
 //! Jobs: defaults, strategy, table.
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
-    Env, Propagation,
-    behaviour::{Behaviour, behaviour},
-    canonical::{canonicalize, parse_time},
-    job_status, job_validation, pod_defaults, selectors, strategy,
-    table::{age, containers, duration, name},
-    value::{child, for_each_object_in_list, insert_default, int, list, object, text, with_object_in_field, yes},
+    Env,
+    behaviour::Behaviour,
+    canonical::parse_time,
+    job_status, job_validation, pod_defaults, strategy,
+    table::duration,
+    value::{child, insert_default, int, list, object, text, with_object_in_field, yes},
 };
 
-/// `jobs`.
-pub(super) const JOB: Behaviour = behaviour!("batch.Job", counted,
-    default: default,
-    prepare_create: prepare_create,
-    validate_create: |job| job_validation::validate(job, true).into_list(),
-    validate_update: job_validation::validate_update,
-    validate_status: job_status::validate,
-    field: |job, field| (field == "status.successful").then(|| int(&job["status"]["succeeded"]).to_string()),
-    default_propagation: Propagation::Orphan,
-    row: row,
-);
+pub(super) fn job() -> Behaviour {
+    Behaviour {
+        default: Some(default),
+        prepare_create: Some(prepare_create),
+        validate: Some(job_validation::validate),
+        validate_status: Some(job_status::validate),
+        cell: Some(cell),
+        ..Behaviour::default()
+    }
+}
 
 /// Labels that tie Pods to their Job, old and new, with what they hold.
 pub(super) const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 /// Like [`NAME_LABELS`], for the uid.
 pub(super) const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 
-/// Defaults of a Job's spec that apply in `CronJobs` too.
-pub(super) fn default_shared(spec: &mut Map<String, Value>) {
-    with_object_in_field(spec, "template", pod_defaults::template);
-    with_object_in_field(spec, "podFailurePolicy", |policy| {
-        for_each_object_in_list(policy, "rules", |rule| {
-            for_each_object_in_list(rule, "onPodConditions", |pattern| {
-                // The field is always written, so that nothing reads as empty here.
-                if pattern.get("status").is_none_or(|status| status == "") {
-                    pattern.insert("status".to_owned(), "True".into());
-                }
-            });
-        });
-    });
-}
-
 fn default(job: &mut Value) {
-    canonicalize("batch.Job", job);
+    pod_defaults::in_spec(job);
     with_object_in_field(object(job), "spec", |spec| {
-        default_shared(spec);
         if !spec.contains_key("completions") && !spec.contains_key("parallelism") {
             insert_default(spec, "completions", 1);
         }
@@ -79,7 +62,7 @@ fn prepare_create(job: &mut Value, _: &Env<'_>) {
             child(job, "metadata").insert("labels".to_owned(), labels);
         }
     }
-    strategy::create("batch.Job", job, true);
+    strategy::create("batch/v1.Job", job, true);
 }
 
 /// Labels the template with the Job's name and uid, and selects by the uid.
@@ -100,7 +83,6 @@ fn generate_selector(job: &mut Value) {
     insert_default(selected, UID_LABELS[1], uid);
 }
 
-/// Whether a condition is there and true.
 pub(super) fn has_condition(job: &Value, kind: &str) -> bool {
     list(&job["status"]["conditions"]).iter().any(|c| text(&c["type"]) == kind && text(&c["status"]) == "True")
 }
@@ -119,26 +101,24 @@ fn state(job: &Value) -> &'static str {
     rest.into_iter().find(|kind| has_condition(job, kind)).unwrap_or("Running")
 }
 
-fn row(job: &Value, now: Timestamp) -> Vec<Value> {
+fn cell(job: &Value, now: Timestamp, column: &str) -> Option<Value> {
     let (spec, status) = (&job["spec"], &job["status"]);
-    let succeeded = int(&status["succeeded"]);
-    let completions = match (spec["completions"].as_i64(), int(&spec["parallelism"])) {
-        (Some(completions), _) => format!("{succeeded}/{completions}"),
-        (None, parallelism) if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
-        (None, _) => format!("{succeeded}/1"),
+    let shown = match column {
+        "Status" => state(job).to_owned(),
+        "Completions" => {
+            let succeeded = int(&status["succeeded"]);
+            match (spec["completions"].as_i64(), int(&spec["parallelism"])) {
+                (Some(completions), _) => format!("{succeeded}/{completions}"),
+                (None, parallelism) if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
+                (None, _) => format!("{succeeded}/1"),
+            }
+        }
+        "Duration" => {
+            let [started, completed] = ["startTime", "completionTime"].map(|field| parse_time(text(&status[field])));
+            let end = completed.unwrap_or(now).as_second();
+            started.map_or(String::new(), |started| duration(end - started.as_second()))
+        }
+        _ => return None,
     };
-    let [started, completed] = ["startTime", "completionTime"].map(|field| parse_time(text(&status[field])));
-    let took =
-        started.map_or(String::new(), |started| duration(completed.unwrap_or(now).as_second() - started.as_second()));
-    let [names, images] = containers(&spec["template"]["spec"]["containers"]);
-    vec![
-        name(job),
-        state(job).into(),
-        completions.into(),
-        took.into(),
-        age(job, now),
-        names,
-        images,
-        selectors::cell(&spec["selector"]).into(),
-    ]
+    Some(shown.into())
 }

@@ -1,70 +1,75 @@
 //! What the sandbox knows about each kind: its coordinates, defaults, strategy, validation, table columns and patch keys.
 //!
-//! The generic server (storage, watch, patch, HTTP) asks only what [`Kind`] answers; everything a kind is special in is
-//! behind these functions. Objects are JSON values throughout, so that fields of later API versions survive.
+//! Most of it is data: `data/resources-1.36.json` (what was recorded from a real server: names, verbs, columns with
+//! their cells, selectable fields) and the schema (types, defaults, checks). The generic server (storage, watch, patch, HTTP)
+//! asks only what [`Kind`] answers; everything a kind is special in is behind its [`behaviour::Behaviour`]. Objects are JSON values throughout, so that fields of later API versions survive.
 
-mod admission;
-mod affinity;
+mod autoscalers;
 mod behaviour;
 mod canonical;
 mod catalog;
 mod claims;
 mod conditions;
 mod configs;
-mod containers;
 mod cron_jobs;
 mod daemon_sets;
 mod decode;
 mod deployments;
-mod diff;
-mod dump;
 mod endpoints;
-mod environment;
-pub(crate) mod errors;
 mod events;
 mod job_status;
 mod job_validation;
 mod jobs;
-mod networking;
 mod nodes;
 mod others;
 mod pod_defaults;
-mod pod_os;
-mod pod_security;
 mod pod_spec;
 mod pod_table;
 mod pod_update;
 mod pods;
 mod policies;
-mod probes;
 mod quantity;
-mod rbac;
-#[cfg(test)]
-mod replay;
 mod replica_sets;
 mod resources;
+mod rules;
 mod schedules;
 mod scheduling;
 mod schema;
-mod selectors;
+pub(crate) mod selectors;
 mod service_validation;
 mod services;
 mod stateful_sets;
-mod storage;
 mod strategy;
-pub(crate) mod syntax;
 pub(crate) mod table;
-mod tolerations;
 mod value;
-mod volumes;
 mod workloads;
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub use crate::errors::FieldError;
+use crate::{
+    errors::{self, Errors},
+    logic::{Logic, TableColumn},
+    syntax,
+};
+use rules::Part;
+
 #[cfg(test)]
 pub(crate) use schema::omits_zero;
 pub use services::{Allocated, allocate as allocate_service};
+
+/// The schema as protobuf sees it.
+pub(crate) mod wire {
+    pub(crate) use super::schema::{Type, WireField};
+
+    /// All messages with their fields, in the order of [`Type::Struct`].
+    pub(crate) fn messages() -> Vec<(&'static str, &'static [WireField])> {
+        super::schema::schema().structs.iter().map(|structure| (structure.id, &*structure.wire)).collect()
+    }
+}
 
 /// All built-in kinds, groups in the order the real server lists them.
 pub fn builtin() -> &'static [Kind] {
@@ -95,36 +100,12 @@ pub struct Kind {
     pub verbs: &'static [&'static str],
     /// `storageVersionHash` in discovery; empty for what is not stored (reviews, bindings).
     pub storage_hash: &'static str,
-    /// Where this kind is stored when it is served under several groups or versions (Events); `None` when under itself.
-    pub hub: Option<Hub>,
-    /// Says what the real server's decoder says of the first field whose JSON type is wrong, without the leading
-    /// `... cannot be handled as a ...:`; `None` when all types are right.
-    pub type_error: fn(&Value) -> Option<String>,
     /// Subresources served beside the main resource.
     pub subresources: &'static [Subresource],
-    /// Applies defaults to an object as decoded (create, update, and what a patch yields). Idempotent.
-    pub default: fn(&mut Value),
-    /// Strategy on create, after defaulting: resets status, sets `metadata.generation`, generates selectors, and does
-    /// what admission does by default (tolerations, priority, finalizers). Name, uid and creation time are set before.
-    pub prepare_create: fn(&mut Value, &Env<'_>),
-    /// Strategy on update of the main resource: takes what may not change from `old`, bumps `metadata.generation`.
-    pub prepare_update: fn(new: &mut Value, old: &Value, &Env<'_>),
-    /// Strategy on update of `/status`: takes everything but the status from `old` (annotations etc. as the kind does).
-    pub prepare_status: fn(new: &mut Value, old: &Value, &Env<'_>),
-    /// Validation on create (metadata is validated by the generic server).
-    pub validate_create: fn(&Value) -> Vec<FieldError>,
-    /// Validation on update of the main resource.
-    pub validate_update: fn(new: &Value, old: &Value) -> Vec<FieldError>,
-    /// Validation on update of `/status`.
-    pub validate_status: fn(new: &Value, old: &Value) -> Vec<FieldError>,
+    /// Columns of the Table representation.
+    pub columns: &'static [Column],
     /// How object names are checked.
     pub name: NameRule,
-    /// Paths (dotted, no list index) of lists that a strategic merge patch merges by key, with the key; primitive
-    /// merge lists have an empty key. Absent lists are replaced.
-    pub merge_keys: fn(path: &str) -> Option<MergeList>,
-    /// Which fields a field selector may name besides `metadata.name` and `metadata.namespace`, and their value: empty
-    /// for a field that is not set, `None` for one that may not be named.
-    pub field: fn(&Value, field: &str) -> Option<String>,
     /// Whether an unknown field is refused in this kind's own words (`field label not supported: x`) and not in those
     /// of kinds without fields of their own.
     pub field_labels: bool,
@@ -134,15 +115,158 @@ pub struct Kind {
     pub create_on_update: bool,
     /// Default propagation when a DELETE does not name one.
     pub default_propagation: Propagation,
-    /// Columns of the Table representation.
-    pub columns: &'static [Column],
-    /// Cells of one row, one per column.
-    pub row: fn(&Value, now: Timestamp) -> Vec<Value>,
-    /// `conditions` of the row: whether a Pod is finished.
-    pub row_conditions: fn(&Value) -> Vec<Value>,
-    /// Removes fields that this kind's version does not know; returns their paths as the server's strict decoder names
-    /// them (`spec.template.bogus`). Not called when the sandbox is told to keep unknown fields.
-    pub prune: fn(&mut Value) -> Vec<String>,
+    /// The structure of its objects in the schema.
+    structure: &'static str,
+    /// Whether `metadata.generation` is kept.
+    counted: bool,
+    /// Fields that a selector may name, with the expressions of their values (see [`table`]).
+    fields: BTreeMap<String, String>,
+    behaviour: behaviour::Behaviour,
+}
+
+impl Kind {
+    /// The group under which its objects are stored: Events are in one place for two groups.
+    pub(crate) fn stored_group(&self) -> &str {
+        self.behaviour.hub.as_ref().map_or(self.group, |hub| hub.group)
+    }
+
+    fn validate(
+        &self,
+        new: &Value,
+        old: &Value,
+        part: Part,
+        more: Option<fn(&mut Errors, &Value, &Value)>,
+    ) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        let changed = rules::check(&mut errors, self.structure, new, old, part);
+        if let Some(more) = more {
+            more(&mut errors, new, old);
+        }
+        let mut all = errors.into_list();
+        all.extend(changed.into_list());
+        all
+    }
+}
+
+impl Logic for Kind {
+    fn type_error(&self, object: &Value) -> Option<String> {
+        let more = self.behaviour.type_error;
+        decode::type_error(self.structure, object).or_else(|| more.and_then(|more| more(object)))
+    }
+
+    fn default(&self, object: &mut Value) {
+        canonical::canonicalize(self.structure, object);
+        if let Some(default) = self.behaviour.default {
+            default(object);
+        }
+    }
+
+    fn prepare_create(&self, object: &mut Value, env: &Env<'_>) {
+        match self.behaviour.prepare_create {
+            Some(prepare) => prepare(object, env),
+            None => strategy::create(self.structure, object, self.counted),
+        }
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value, env: &Env<'_>) {
+        match self.behaviour.prepare_update {
+            Some(prepare) => prepare(new, old, env),
+            None => strategy::update(self.structure, new, old, self.counted),
+        }
+    }
+
+    fn prepare_status(&self, new: &mut Value, old: &Value, env: &Env<'_>) {
+        match self.behaviour.prepare_status {
+            Some(prepare) => prepare(new, old, env),
+            None => strategy::status(self.structure, new, old),
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        self.validate(new, old, Part::Content, self.behaviour.validate)
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        self.validate(new, old, Part::Status, self.behaviour.validate_status)
+    }
+
+    fn merge_list(&self, path: &str) -> Option<MergeList> {
+        schema::merge_list(self.structure, path)
+    }
+
+    fn field(&self, object: &Value, field: &str) -> Option<String> {
+        match self.behaviour.field {
+            Some(value) => value(object, field),
+            None => self.fields.get(field).map(|expression| table::field(expression, object)),
+        }
+    }
+
+    fn row(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+        let special = |name| self.behaviour.cell.and_then(|cell| cell(object, now, name));
+        let cell = |column: &Column| {
+            special(column.name).unwrap_or_else(|| table::cell(&column.cell, column.kind, object, now))
+        };
+        self.columns.iter().map(cell).collect()
+    }
+
+    fn row_conditions(&self, object: &Value) -> Vec<Value> {
+        self.behaviour.row_conditions.map_or_else(Vec::new, |conditions| conditions(object))
+    }
+
+    fn prune(&self, object: &mut Value) -> Vec<String> {
+        decode::prune(self.structure, object)
+    }
+
+    fn columns(&self) -> Vec<TableColumn> {
+        let column = |column: &Column| TableColumn {
+            name: column.name.into(),
+            kind: column.kind.into(),
+            format: column.format.into(),
+            description: column.description.into(),
+            priority: column.priority.into(),
+        };
+        self.columns.iter().map(column).collect()
+    }
+
+    fn converts(&self) -> bool {
+        self.behaviour.hub.is_some()
+    }
+
+    fn to_stored(&self, object: &mut Value) {
+        if let Some(hub) = &self.behaviour.hub {
+            (hub.to_hub)(object);
+        }
+    }
+
+    fn to_served(&self, object: &mut Value) {
+        if let Some(hub) = &self.behaviour.hub {
+            (hub.from_hub)(object);
+        }
+    }
+
+    fn name_rule(&self) -> NameRule {
+        self.name
+    }
+
+    fn field_labels(&self) -> bool {
+        self.field_labels
+    }
+
+    fn unconditional_update(&self) -> bool {
+        self.unconditional_update
+    }
+
+    fn create_on_update(&self) -> bool {
+        self.create_on_update
+    }
+
+    fn default_propagation(&self) -> Propagation {
+        self.default_propagation
+    }
+
+    fn is_custom(&self) -> bool {
+        false
+    }
 }
 
 /// The stored form of a kind that is served under several groups or versions.
@@ -177,18 +301,6 @@ pub struct Env<'a> {
     pub gate: &'a dyn Fn(&str) -> bool,
 }
 
-/// A validation failure, in the words of the real server.
-pub struct FieldError {
-    /// Cause reason, e.g. `FieldValueInvalid`.
-    pub reason: &'static str,
-    /// Path, e.g. `spec.template.spec.containers[0].image`.
-    pub field: String,
-    /// Message without the path, e.g. `Invalid value: -1: must be greater than or equal to 0`.
-    pub message: String,
-    /// The feature gate that allows what was found; none if it is never allowed.
-    pub allowed_by: Option<&'static str>,
-}
-
 /// How a list is merged by a strategic merge patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MergeList {
@@ -203,8 +315,6 @@ pub enum NameRule {
     Subdomain,
     /// A DNS label of at most 63 characters.
     Label,
-    /// A DNS label that starts with a letter (Services).
-    Rfc1035,
     /// A path segment: anything but `.`, `..`, `/` and `%` (RBAC).
     PathSegment,
 }
@@ -232,4 +342,6 @@ pub struct Column {
     pub description: &'static str,
     /// 0 for always, 1 for `-o wide`.
     pub priority: i32,
+    /// Expression of its cells (see [`table`]).
+    cell: Value,
 }

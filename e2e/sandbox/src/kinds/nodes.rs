@@ -6,48 +6,42 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Env, FieldError, NameRule,
-    behaviour::{Behaviour, behaviour},
-    canonical::canonicalize,
-    errors::{Bad, Errors, Path},
-    resources, syntax,
-    table::{age, name, or},
-    tolerations,
+    Env,
+    behaviour::Behaviour,
+    errors::{Errors, Path},
+    quantity::Quantity,
+    syntax,
     value::{child, entries, insert_default, list, object, take, text, with_object_in_field, yes},
 };
 
-/// `nodes`.
-pub(super) const NODE: Behaviour = behaviour!("core.Node", plain,
-    default: default_node,
-    prepare_create: create_node,
-    prepare_update: update_node,
-    prepare_status: node_status,
-    validate_create: |node| validate_node(node).into_list(),
-    validate_update: validate_node_update,
-    validate_status: validate_node_update,
-    field: |node, field| (field == "spec.unschedulable").then(|| yes(&node["spec"]["unschedulable"]).to_string()),
-    field_labels: true,
-    row: node_row,
-);
+pub(super) fn node() -> Behaviour {
+    Behaviour {
+        default: Some(default_node),
+        prepare_create: Some(create_node),
+        prepare_update: Some(update_node),
+        prepare_status: Some(node_status),
+        validate: Some(validate_node),
+        validate_status: Some(validate_node),
+        cell: Some(node_cell),
+        ..Behaviour::default()
+    }
+}
 
-/// `namespaces`.
-pub(super) const NAMESPACE: Behaviour = behaviour!("core.Namespace", plain,
-    default: default_namespace,
-    prepare_create: create_namespace,
-    prepare_update: |new, old, _| {
-        take(new, old, "status");
-        take(new, old, "spec");
-    },
-    validate_create: validate_namespace,
-    validate_status: validate_namespace_status,
-    name: NameRule::Label,
-    field: |namespace, field| (field == "status.phase").then(|| text(&namespace["status"]["phase"]).to_owned()),
-    field_labels: true,
-    row: |namespace, now| vec![name(namespace), text(&namespace["status"]["phase"]).into(), age(namespace, now)],
-);
+pub(super) fn namespace() -> Behaviour {
+    Behaviour {
+        default: Some(label_namespace),
+        prepare_create: Some(create_namespace),
+        prepare_update: Some(|new, old, _| {
+            take(new, old, "status");
+            take(new, old, "spec");
+        }),
+        validate: Some(validate_namespace),
+        validate_status: Some(validate_namespace_status),
+        ..Behaviour::default()
+    }
+}
 
 fn default_node(node: &mut Value) {
-    canonicalize("core.Node", node);
     let map = object(node);
     with_object_in_field(map, "spec", |spec| {
         // `podCIDR` is the first of `podCIDRs`.
@@ -93,9 +87,9 @@ fn node_status(new: &mut Value, old: &Value, _: &Env<'_>) {
     }
 }
 
-fn validate_namespace(namespace: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    for finalizer in list(&namespace["spec"]["finalizers"]).iter().map(text) {
+fn validate_namespace(errors: &mut Errors, namespace: &Value, old: &Value) {
+    let finalizers = list(&namespace["spec"]["finalizers"]).iter().map(text);
+    for finalizer in finalizers.filter(|_| old.is_null()) {
         errors.syntax(&"spec.finalizers", finalizer, syntax::qualified_name(finalizer));
         let standard = ["kubernetes", "orphan", "foregroundDeletion"].contains(&finalizer);
         if !standard && !finalizer.contains('/') {
@@ -103,126 +97,84 @@ fn validate_namespace(namespace: &Value) -> Vec<FieldError> {
             errors.invalid(&"spec.finalizers", finalizer, message);
         }
     }
-    errors.into_list()
 }
 
-fn validate_node(node: &Value) -> Errors {
-    let mut errors = Errors::new();
-    let metadata = Path::new("metadata");
-    tolerations::validate_taints(&mut errors, list(&node["spec"]["taints"]), &metadata.child("taints"));
-    validate_resources(&mut errors, node);
-    let spec = Path::new("spec");
-    let at = spec.child("podCIDRs");
-    let cidrs = list(&node["spec"]["podCIDRs"]);
-    for (i, cidr) in cidrs.iter().map(text).enumerate() {
-        if let Some(wrong) = syntax::cidr_error(cidr) {
-            errors.invalid(&at.index(i), cidr, wrong);
-        }
-    }
-    let broken = cidrs.iter().map(text).position(|cidr| {
-        let parts = cidr.split_once('/').map(|(ip, bits)| (ip.parse::<std::net::IpAddr>(), bits.parse::<u8>()));
-        !matches!(parts, Some((Ok(ip), Ok(bits))) if bits <= if ip.is_ipv4() { 32 } else { 128 })
-    });
-    if let Some(i) = broken.filter(|_| cidrs.len() > 1) {
-        let cidr = text(&cidrs[i]);
-        let message = format!(
-            "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{i}]: <nil> (invalid CIDR address: {cidr})"
-        );
-        errors.internal(&at, &message);
-    }
-    let families: BTreeSet<bool> = cidrs.iter().map(|cidr| text(cidr).contains(':')).collect();
-    if cidrs.len() > 1 && (families.len() != 2 || cidrs.len() > 2) {
-        let message = "may specify no more than one CIDR for each IP family";
-        errors.invalid(&at, &node["spec"]["podCIDRs"], message);
-    }
-    errors
-}
-
-fn validate_resources(errors: &mut Errors, node: &Value) {
-    let status = Path::new("status");
-    for field in ["capacity", "allocatable"] {
-        let at = status.child(field);
-        for (resource, amount) in entries(&node["status"][field]) {
-            resources::validate_quantity(errors, resource, amount, &at.child(resource));
-        }
-    }
-}
-
-fn validate_node_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = validate_node(new);
-    validate_resources(&mut errors, new);
-    let mut addresses = BTreeSet::new();
-    let status = Path::new("status");
-    let at = status.child("addresses");
-    for (i, address) in list(&new["status"]["addresses"]).iter().enumerate() {
-        let (kind, held) = (text(&address["type"]), text(&address["address"]));
-        if !addresses.insert((kind, held)) {
-            let shown = format!(r#"{{"Type":"{kind}","Address":"{held}"}}"#);
-            errors.duplicate(&at.index(i), Bad::raw(shown));
-        }
-    }
+/// Taints are of one effect and key once; what was given to a Node stays; addresses differ.
+fn validate_node(errors: &mut Errors, new: &Value, old: &Value) {
     let (spec, before) = (&new["spec"], &old["spec"]);
+    let mut taints = BTreeSet::new();
+    let at = Path::new("metadata");
+    let at = at.child("taints");
+    for (i, taint) in list(&spec["taints"]).iter().enumerate() {
+        if !taints.insert((text(&taint["key"]), text(&taint["effect"]))) {
+            errors.duplicate_because(&at.index(i), taint, "taints must be unique by key and effect pair");
+        }
+    }
+    validate_amounts(errors, new);
+    if old.is_null() {
+        return;
+    }
+    let mut addresses = BTreeSet::new();
+    let at = Path::new("status");
+    let at = at.child("addresses");
+    for (i, address) in list(&new["status"]["addresses"]).iter().enumerate() {
+        if !addresses.insert((text(&address["type"]), text(&address["address"]))) {
+            errors.duplicate(&at.index(i), address);
+        }
+    }
     if !list(&before["podCIDRs"]).is_empty() && spec["podCIDRs"] != before["podCIDRs"] {
         errors.forbidden(&"spec.podCIDRs", "node updates may not change podCIDR except from \"\" to valid");
     }
     if !text(&before["providerID"]).is_empty() && spec["providerID"] != before["providerID"] {
         errors.forbidden(&"spec.providerID", "node updates may not change providerID except from \"\" to valid");
     }
-    let metadata = Path::new("metadata");
-    tolerations::validate_taints(&mut errors, list(&spec["taints"]), &metadata.child("taints"));
     if spec["externalID"] != before["externalID"] {
         errors.forbidden(&"spec.externalID", "may not be updated");
     }
-    errors.into_list()
 }
 
-fn node_row(node: &Value, now: Timestamp) -> Vec<Value> {
-    let ready = list(&node["status"]["conditions"]).iter().find(|condition| text(&condition["type"]) == "Ready");
-    let mut status = match ready.map(|ready| text(&ready["status"])) {
-        Some("True") => "Ready",
-        Some(_) => "NotReady",
-        None => "Unknown",
+fn validate_amounts(errors: &mut Errors, node: &Value) {
+    let status = Path::new("status");
+    for field in ["capacity", "allocatable"] {
+        let at = status.child(field);
+        for (resource, amount) in entries(&node["status"][field]) {
+            let Ok(quantity) = Quantity::parse(text(amount)) else { continue };
+            if quantity.is_negative() {
+                errors.invalid(&at.child(resource), text(amount), "must be greater than or equal to 0");
+            }
+            let counted = resource == "pods" || (resource.contains('/') && !resource.contains("kubernetes.io/"));
+            if counted && !quantity.is_whole() {
+                errors.invalid(&at.child(resource), amount, "must be an integer");
+            }
+        }
     }
-    .to_owned();
-    if yes(&node["spec"]["unschedulable"]) {
-        status.push_str(",SchedulingDisabled");
-    }
-    let roles: BTreeSet<&str> = entries(&node["metadata"]["labels"])
-        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
-            None if key == "kubernetes.io/role" => Some(text(value)),
-            role => role,
-        })
-        .filter(|role| !role.is_empty())
-        .collect();
-    let roles = roles.into_iter().collect::<Vec<_>>().join(",");
-    let info = &node["status"]["nodeInfo"];
-    let address = |kind: &str| {
-        let found = list(&node["status"]["addresses"]).iter().find(|address| text(&address["type"]) == kind);
-        Value::from(found.map_or("<none>", |address| text(&address["address"])))
-    };
-    let mut kernel = or(text(&info["kernelVersion"]), "<unknown>").to_owned();
-    let architecture = text(&info["architecture"]);
-    if !architecture.is_empty() {
-        kernel = format!("{kernel} ({architecture})");
-    }
-    vec![
-        name(node),
-        status.into(),
-        or(&roles, "<none>").into(),
-        age(node, now),
-        text(&info["kubeletVersion"]).into(),
-        address("InternalIP"),
-        address("ExternalIP"),
-        or(text(&info["osImage"]), "<unknown>").into(),
-        kernel.into(),
-        or(text(&info["containerRuntimeVersion"]), "<unknown>").into(),
-    ]
 }
 
-fn default_namespace(namespace: &mut Value) {
-    canonicalize("core.Namespace", namespace);
-    insert_default(child(namespace, "status"), "phase", "Active");
-    label_namespace(namespace);
+fn node_cell(node: &Value, _: Timestamp, column: &str) -> Option<Value> {
+    match column {
+        "Status" => {
+            let ready = list(&node["status"]["conditions"]).iter().find(|c| text(&c["type"]) == "Ready");
+            let status = match ready.map(|ready| text(&ready["status"])) {
+                Some("True") => "Ready",
+                Some(_) => "NotReady",
+                None => "Unknown",
+            };
+            let cordoned = if yes(&node["spec"]["unschedulable"]) { ",SchedulingDisabled" } else { "" };
+            Some(format!("{status}{cordoned}").into())
+        }
+        "Roles" => {
+            let roles: BTreeSet<&str> = entries(&node["metadata"]["labels"])
+                .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
+                    None if key == "kubernetes.io/role" => Some(text(value)),
+                    role => role,
+                })
+                .filter(|role| !role.is_empty())
+                .collect();
+            let roles = roles.into_iter().collect::<Vec<_>>().join(",");
+            Some(super::table::or(&roles, "<none>").into())
+        }
+        _ => None,
+    }
 }
 
 fn label_namespace(namespace: &mut Value) {
@@ -244,8 +196,7 @@ fn create_namespace(namespace: &mut Value, _: &Env<'_>) {
     label_namespace(namespace);
 }
 
-fn validate_namespace_status(new: &Value, _: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::new();
+fn validate_namespace_status(errors: &mut Errors, new: &Value, _: &Value) {
     let phase = text(&new["status"]["phase"]);
     let deleting = new["metadata"]["deletionTimestamp"].is_string();
     if deleting && phase != "Terminating" {
@@ -253,5 +204,4 @@ fn validate_namespace_status(new: &Value, _: &Value) -> Vec<FieldError> {
     } else if !deleting && phase != "Active" {
         errors.invalid(&"status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty");
     }
-    errors.into_list()
 }

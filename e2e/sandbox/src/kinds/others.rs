@@ -1,155 +1,175 @@
-//! Kinds that are stored and shown, and little else: certificates, runtime classes, devices, flow control; and kinds
-//! that are never stored.
+//! Kinds that are stored and shown, and little else.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    behaviour::{Behaviour, behaviour},
-    canonical::canonicalize,
-    table::{age, duration, name, or},
-    value::{insert_default, int, list, object, text, with_object_in_field},
+    behaviour::Behaviour,
+    schema, services, strategy,
+    value::{child, for_each_object_in_list, insert_default, list, object, text, with_object_in_field, yes},
 };
 
-/// `certificatesigningrequests`.
-pub(super) const SIGNING_REQUEST: Behaviour = behaviour!("certificates.CertificateSigningRequest", plain,
-    field: |request, field| (field == "spec.signerName").then(|| text(&request["spec"]["signerName"]).to_owned()),
-    field_labels: true,
-    row: signing_row,
-);
-
-/// `runtimeclasses`.
-pub(super) const RUNTIME_CLASS: Behaviour = behaviour!("node.RuntimeClass", plain,
-    unconditional_update: false,
-    create_on_update: true,
-    row: |class, now| vec![name(class), text(&class["handler"]).into(), age(class, now)],
-);
-
-/// `deviceclasses`.
-pub(super) const DEVICE_CLASS: Behaviour = behaviour!("resource.DeviceClass", counted);
-
-/// `resourceclaims`.
-pub(super) const RESOURCE_CLAIM: Behaviour = behaviour!("resource.ResourceClaim", plain,
-    default: |claim| {
-        canonicalize("resource.ResourceClaim", claim);
-        with_object_in_field(object(claim), "spec", default_devices);
-    },
-    row: |claim, now| vec![name(claim), claim_state(claim).into(), age(claim, now)],
-);
-
-/// `resourceclaimtemplates`.
-pub(super) const CLAIM_TEMPLATE: Behaviour = behaviour!("resource.ResourceClaimTemplate", plain,
-    default: |template| {
-        canonicalize("resource.ResourceClaimTemplate", template);
-        with_object_in_field(object(template), "spec", |spec| with_object_in_field(spec, "spec", default_devices));
-    },
-);
-
-/// `resourceslices`.
-pub(super) const RESOURCE_SLICE: Behaviour = behaviour!("resource.ResourceSlice", counted,
-    field: |slice, field| match field {
-        "spec.nodeName" | "spec.driver" => Some(text(&slice["spec"][&field[5..]]).to_owned()),
-        _ => None,
-    },
-    field_labels: true,
-    row: |slice, now| {
-        let spec = &slice["spec"];
-        let [node, driver, pool] = [&spec["nodeName"], &spec["driver"], &spec["pool"]["name"]].map(|v| text(v).into());
-        vec![name(slice), node, driver, pool, age(slice, now)]
-    },
-);
-
-/// `flowschemas`.
-pub(super) const FLOW_SCHEMA: Behaviour = behaviour!("flowcontrol.FlowSchema", counted,
-    default: |schema| {
-        canonicalize("flowcontrol.FlowSchema", schema);
-        with_object_in_field(object(schema), "spec", |spec| {
-            if spec.get("matchingPrecedence").is_none_or(|precedence| int(precedence) == 0) {
-                spec.insert("matchingPrecedence".to_owned(), 1000.into());
-            }
-        });
-    },
-    row: flow_row,
-);
-
-/// `prioritylevelconfigurations`.
-pub(super) const PRIORITY_LEVEL: Behaviour = behaviour!("flowcontrol.PriorityLevelConfiguration", counted,
-    default: default_level,
-    row: level_row,
-);
-
-/// `componentstatuses`: shown, never stored.
-pub(super) const COMPONENT_STATUS: Behaviour = behaviour!("core.ComponentStatus", plain,
-    row: |status, _| {
-        let healthy = list(&status["conditions"]).iter().find(|condition| text(&condition["type"]) == "Healthy");
-        let condition = healthy.unwrap_or(&Value::Null);
-        let word = match condition["status"].as_str() {
-            Some("True") => "Healthy",
-            Some(_) => "Unhealthy",
-            None => "Unknown",
-        };
-        vec![name(status), word.into(), text(&condition["message"]).into(), text(&condition["error"]).into()]
-    },
-);
-
-/// Kinds that are answers to a question.
-pub(super) mod reviews {
-    use super::{Behaviour, behaviour};
-
-    /// `tokenreviews`.
-    pub(in super::super) const TOKEN: Behaviour = behaviour!("authentication.TokenReview", plain);
-    /// `selfsubjectreviews`.
-    pub(in super::super) const SELF: Behaviour = behaviour!("authentication.SelfSubjectReview", plain);
-    /// `subjectaccessreviews`.
-    pub(in super::super) const ACCESS: Behaviour = behaviour!("authorization.SubjectAccessReview", plain);
-    /// `localsubjectaccessreviews`.
-    pub(in super::super) const LOCAL_ACCESS: Behaviour = behaviour!("authorization.LocalSubjectAccessReview", plain);
-    /// `selfsubjectaccessreviews`.
-    pub(in super::super) const SELF_ACCESS: Behaviour = behaviour!("authorization.SelfSubjectAccessReview", plain);
-    /// `selfsubjectrulesreviews`.
-    pub(in super::super) const SELF_RULES: Behaviour = behaviour!("authorization.SelfSubjectRulesReview", plain);
-    /// `bindings`.
-    pub(in super::super) const BINDING: Behaviour = behaviour!("core.Binding", plain);
+pub(super) fn signing_request() -> Behaviour {
+    Behaviour {
+        cell: Some(|request, _, column| (column == "Condition").then(|| signing_state(request).into())),
+        ..Behaviour::default()
+    }
 }
 
-fn default_devices(spec: &mut serde_json::Map<String, Value>) {
-    let request = |request: &mut serde_json::Map<String, Value>| {
-        insert_default(request, "allocationMode", "ExactCount");
-        if request.get("allocationMode").map(text) == Some("ExactCount") {
-            insert_default(request, "count", 1);
-        }
-    };
-    with_object_in_field(spec, "devices", |devices| {
-        super::value::for_each_object_in_list(devices, "requests", |requested| {
-            with_object_in_field(requested, "exactly", request);
-            super::value::for_each_object_in_list(requested, "firstAvailable", request);
-        });
-    });
+pub(super) fn resource_claim() -> Behaviour {
+    Behaviour {
+        cell: Some(|claim, _, column| (column == "State").then(|| claim_state(claim).into())),
+        ..Behaviour::default()
+    }
 }
 
-fn default_level(level: &mut Value) {
-    canonicalize("flowcontrol.PriorityLevelConfiguration", level);
-    with_object_in_field(object(level), "spec", |spec| {
-        for (field, shares) in [("limited", 30), ("exempt", 0)] {
-            with_object_in_field(spec, field, |limits| {
-                insert_default(limits, "nominalConcurrencyShares", shares);
-                insert_default(limits, "lendablePercent", 0);
-                with_object_in_field(limits, "limitResponse", |response| {
-                    with_object_in_field(response, "queuing", |queuing| {
-                        for (field, value) in [("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)] {
-                            if queuing.get(field).is_none_or(|held| int(held) == 0) {
-                                queuing.insert(field.to_owned(), value.into());
-                            }
-                        }
-                    });
-                });
+pub(super) fn ingress() -> Behaviour {
+    Behaviour {
+        cell: Some(|ingress, _, column| match column {
+            "Hosts" => Some(hosts_cell(ingress).into()),
+            "Address" => Some(services::ingress_points(ingress).into_iter().collect::<Vec<_>>().join(",").into()),
+            _ => None,
+        }),
+        ..Behaviour::default()
+    }
+}
+
+pub(super) fn ingress_class() -> Behaviour {
+    Behaviour { cell: Some(name_of_class), ..Behaviour::default() }
+}
+
+pub(super) fn storage_class() -> Behaviour {
+    Behaviour { cell: Some(name_of_class), ..Behaviour::default() }
+}
+
+pub(super) fn attributes_class() -> Behaviour {
+    Behaviour {
+        prepare_create: Some(|class, _| strategy::add_finalizer(class, "kubernetes.io/vac-protection")),
+        ..Behaviour::default()
+    }
+}
+
+/// `csidrivers`: their generation counts from the first update.
+pub(super) fn driver() -> Behaviour {
+    Behaviour {
+        prepare_update: Some(|new, old, _| strategy::update("storage/v1.CSIDriver", new, old, true)),
+        ..Behaviour::default()
+    }
+}
+
+pub(super) fn network_policy() -> Behaviour {
+    Behaviour {
+        default: Some(|policy| {
+            with_object_in_field(object(policy), "spec", |spec| {
+                let both = spec.get("egress").is_some_and(|rules| !list(rules).is_empty());
+                insert_default(
+                    spec,
+                    "policyTypes",
+                    if both { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) },
+                );
             });
-        }
-    });
+        }),
+        ..Behaviour::default()
+    }
 }
 
-fn signing_row(request: &Value, now: Timestamp) -> Vec<Value> {
-    let spec = &request["spec"];
+pub(super) fn role_binding() -> Behaviour {
+    Behaviour {
+        default: Some(|binding| {
+            for_each_object_in_list(object(binding), "subjects", |subject| {
+                if matches!(subject.get("kind").map(text), Some("User" | "Group")) {
+                    insert_default(subject, "apiGroup", "rbac.authorization.k8s.io");
+                }
+            });
+        }),
+        validate: Some(|errors, new, old| {
+            if !old.is_null() && new["roleRef"] != old["roleRef"] {
+                errors.invalid(&"roleRef", &new["roleRef"], "cannot change roleRef");
+            }
+        }),
+        cell: Some(subjects_cell),
+        ..Behaviour::default()
+    }
+}
+
+pub(super) fn definition() -> Behaviour {
+    Behaviour {
+        default: Some(default_definition),
+        prepare_create: Some(|definition, _| {
+            strategy::create("apiextensions/v1.CustomResourceDefinition", definition, true);
+            default_stored_versions(definition);
+        }),
+        ..Behaviour::default()
+    }
+}
+
+fn default_definition(definition: &mut Value) {
+    with_object_in_field(child(definition, "spec"), "names", |names| {
+        let kind = names.get("kind").map(text).unwrap_or_default().to_owned();
+        insert_default(names, "singular", kind.to_lowercase());
+        if !kind.is_empty() {
+            insert_default(names, "listKind", format!("{kind}List"));
+        }
+    });
+    default_stored_versions(definition);
+}
+
+/// The version that is stored is one that was stored.
+fn default_stored_versions(definition: &mut Value) {
+    let stored = list(&definition["spec"]["versions"]).iter().find(|version| yes(&version["storage"]));
+    let Some(stored) = stored.map(|version| version["name"].clone()) else { return };
+    let status = object(definition)
+        .entry("status")
+        .or_insert_with(|| schema::zero("apiextensions/v1.CustomResourceDefinitionStatus"));
+    if list(&status["storedVersions"]).is_empty() {
+        object(status).insert("storedVersions".to_owned(), json!([stored]));
+    }
+}
+
+fn name_of_class(class: &Value, _: Timestamp, column: &str) -> Option<Value> {
+    const DEFAULT: [&str; 3] = [
+        "ingressclass.kubernetes.io/is-default-class",
+        "storageclass.kubernetes.io/is-default-class",
+        "storageclass.beta.kubernetes.io/is-default-class",
+    ];
+    let annotations = &class["metadata"]["annotations"];
+    let default = DEFAULT.iter().any(|annotation| text(&annotations[*annotation]) == "true");
+    let name = text(&class["metadata"]["name"]);
+    (column == "Name" && default).then(|| format!("{name} (default)").into())
+}
+
+fn hosts_cell(ingress: &Value) -> String {
+    let rules = list(&ingress["spec"]["rules"]);
+    const MOST: usize = 3;
+    let mut hosts: Vec<&str> = vec![];
+    let mut more = false;
+    for host in rules.iter().map(|rule| text(&rule["host"])) {
+        more |= hosts.len() == MOST;
+        if !more && !host.is_empty() {
+            hosts.push(host);
+        }
+    }
+    match (hosts.is_empty(), more) {
+        (true, _) => "*".to_owned(),
+        (false, true) => format!("{} + {} more...", hosts.join(","), rules.len() - MOST),
+        (false, false) => hosts.join(","),
+    }
+}
+
+fn subjects_cell(binding: &Value, _: Timestamp, column: &str) -> Option<Value> {
+    let kind = ["User", "Group", "ServiceAccount"].into_iter().find(|kind| column.strip_suffix('s') == Some(kind))?;
+    let shown: Vec<String> = list(&binding["subjects"])
+        .iter()
+        .filter(|subject| text(&subject["kind"]) == kind)
+        .map(|subject| match (kind, text(&subject["namespace"])) {
+            ("ServiceAccount", namespace) => format!("{namespace}/{}", text(&subject["name"])),
+            _ => text(&subject["name"]).to_owned(),
+        })
+        .collect();
+    Some(shown.join(", ").into())
+}
+
+fn signing_state(request: &Value) -> String {
     let has = |kind: &str| list(&request["status"]["conditions"]).iter().any(|c| text(&c["type"]) == kind);
     let mut state = if has("Denied") {
         "Denied"
@@ -165,15 +185,7 @@ fn signing_row(request: &Value, now: Timestamp) -> Vec<Value> {
     if !text(&request["status"]["certificate"]).is_empty() {
         state.push_str(",Issued");
     }
-    let asked = spec["expirationSeconds"].as_i64().map_or("<none>".to_owned(), duration);
-    vec![
-        name(request),
-        age(request, now),
-        or(text(&spec["signerName"]), "<none>").into(),
-        text(&spec["username"]).into(),
-        asked.into(),
-        state.into(),
-    ]
+    state
 }
 
 fn claim_state(claim: &Value) -> String {
@@ -191,32 +203,4 @@ fn claim_state(claim: &Value) -> String {
         states.push("pending");
     }
     states.join(",")
-}
-
-fn flow_row(flow: &Value, now: Timestamp) -> Vec<Value> {
-    let spec = &flow["spec"];
-    let dangling = list(&flow["status"]["conditions"]).iter().find(|condition| text(&condition["type"]) == "Dangling");
-    vec![
-        name(flow),
-        text(&spec["priorityLevelConfiguration"]["name"]).into(),
-        int(&spec["matchingPrecedence"]).into(),
-        spec["distinguisherMethod"]["type"].as_str().unwrap_or("<none>").into(),
-        age(flow, now),
-        dangling.map_or("?", |condition| text(&condition["status"])).into(),
-    ]
-}
-
-fn level_row(level: &Value, now: Timestamp) -> Vec<Value> {
-    let limited = &level["spec"]["limited"];
-    let queuing = &limited["limitResponse"]["queuing"];
-    let shown = |value: &Value| if value.is_null() { json!("<none>") } else { value.clone() };
-    vec![
-        name(level),
-        text(&level["spec"]["type"]).into(),
-        shown(&limited["nominalConcurrencyShares"]),
-        shown(&queuing["queues"]),
-        shown(&queuing["handSize"]),
-        shown(&queuing["queueLengthLimit"]),
-        age(level, now),
-    ]
 }

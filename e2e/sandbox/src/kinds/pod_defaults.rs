@@ -5,16 +5,22 @@ use serde_json::{Map, Value, json};
 
 use super::{
     quantity::Quantity,
-    value::{for_each_object_in_list, insert_default, int, text, with_object_in_field},
+    resources::sum_of_containers,
+    value::{for_each_object_in_list, insert_default, int, object, text, with_object_in_field},
 };
 
 pub(super) use common::template::defaults::apply_volume_source_defaults;
 
 type Object = Map<String, Value>;
 
-/// Defaults a Pod template: what is shared by Pods and everything that makes Pods.
-pub(super) fn template(template: &mut Object) {
-    with_object_in_field(template, "spec", spec);
+/// Defaults the Pod template in the spec of an object that makes Pods.
+pub(super) fn in_spec(object_with_template: &mut Value) {
+    with_object_in_field(object(object_with_template), "spec", template);
+}
+
+/// Defaults the Pod template in field `template`.
+pub(super) fn template(parent: &mut Object) {
+    with_object_in_field(parent, "template", |template| with_object_in_field(template, "spec", spec));
 }
 
 /// Defaults the parts of a Pod spec that templates have too.
@@ -94,8 +100,10 @@ fn pod_requests(spec: &mut Object) {
     else {
         return;
     };
-    let mut wanted = container_requests(spec);
-    wanted.retain(|name, _| matches!(name.as_str(), "cpu" | "memory"));
+    let whole = Value::Object(spec.clone());
+    let sums = sum_of_containers(&whole, "requests").into_iter();
+    let wanted = sums.filter(|(name, _)| matches!(*name, "cpu" | "memory"));
+    let mut wanted: Object = wanted.map(|(name, sum)| (name.to_owned(), sum.to_string().into())).collect();
     for (name, amount) in limits {
         if matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-") {
             wanted.entry(name).or_insert(amount);
@@ -108,58 +116,6 @@ fn pod_requests(spec: &mut Object) {
             }
         }
     });
-}
-
-/// What the containers of a Pod need at once: those that run together summed up, and each init container on its own.
-fn container_requests(spec: &Object) -> Object {
-    let requests = |container: &Value| -> Vec<(String, Quantity)> {
-        let list = container["resources"]["requests"].as_object();
-        let parsed = list
-            .into_iter()
-            .flatten()
-            .filter_map(|(name, amount)| Quantity::parse(text(amount)).ok().map(|quantity| (name.clone(), quantity)));
-        parsed.collect()
-    };
-    let containers = |field: &str| spec.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
-    let mut total: Vec<(String, Quantity)> = vec![];
-    let add = |total: &mut Vec<(String, Quantity)>, name: String, amount: Quantity| match total
-        .iter_mut()
-        .find(|(held, _)| *held == name)
-    {
-        Some((_, sum)) => *sum = sum.plus(amount),
-        None => total.push((name, amount)),
-    };
-    for container in containers("containers") {
-        for (name, amount) in requests(&container) {
-            add(&mut total, name, amount);
-        }
-    }
-    let mut sidecars: Vec<(String, Quantity)> = vec![];
-    let mut peaks: Vec<(String, Quantity)> = vec![];
-    for container in containers("initContainers") {
-        let sidecar = text(&container["restartPolicy"]) == "Always";
-        for (name, amount) in requests(&container) {
-            let beside = sidecars.iter().find(|(held, _)| *held == name).map_or(Quantity::ZERO, |(_, sum)| *sum);
-            let peak = beside.plus(amount);
-            match peaks.iter_mut().find(|(held, _)| *held == name) {
-                Some((_, most)) if *most < peak => *most = peak,
-                Some(_) => {}
-                None => peaks.push((name.clone(), peak)),
-            }
-            if sidecar {
-                add(&mut sidecars, name.clone(), amount);
-                add(&mut total, name, amount);
-            }
-        }
-    }
-    for (name, peak) in peaks {
-        match total.iter_mut().find(|(held, _)| *held == name) {
-            Some((_, sum)) if *sum < peak => *sum = peak,
-            Some(_) => {}
-            None => total.push((name, peak)),
-        }
-    }
-    total.into_iter().map(|(name, amount)| (name, amount.to_string().into())).collect()
 }
 
 #[cfg(test)]

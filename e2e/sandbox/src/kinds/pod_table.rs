@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    table::{age, name, or, since},
+    table::{or, since},
     value::{int, list, text, yes},
 };
 
@@ -117,42 +117,35 @@ fn summarize_containers(summary: &mut Summary, status: &Value) {
     }
 }
 
-/// Cells of a Pod.
-pub(super) fn row(pod: &Value, now: Timestamp) -> Vec<Value> {
+/// The cells that the containers and conditions of a Pod decide.
+pub(super) fn cell(pod: &Value, now: Timestamp, column: &str) -> Option<Value> {
     let (spec, status) = (&pod["spec"], &pod["status"]);
-    let Summary { mut reason, ready, restarts, last_restart } = summarize(pod);
-    if pod["metadata"]["deletionTimestamp"].is_string() {
-        if text(&status["reason"]) == "NodeLost" {
-            "Unknown".clone_into(&mut reason);
-        } else if !matches!(text(&status["phase"]), "Succeeded" | "Failed") {
-            "Terminating".clone_into(&mut reason);
+    let shown = match column {
+        "Ready" => {
+            let sidecars = list(&spec["initContainers"]).iter().filter(|container| is_sidecar(Some(container))).count();
+            format!("{}/{}", summarize(pod).ready, list(&spec["containers"]).len() + sidecars)
         }
-    }
-    let total = list(&spec["containers"]).len()
-        + list(&spec["initContainers"]).iter().filter(|container| is_sidecar(Some(container))).count();
-    let restarts = if restarts != 0 && !last_restart.is_empty() {
-        format!("{restarts} ({} ago)", since(&last_restart.into(), now))
-    } else {
-        restarts.to_string()
+        "Status" => match (pod["metadata"]["deletionTimestamp"].is_string(), text(&status["reason"])) {
+            (true, "NodeLost") => "Unknown".to_owned(),
+            (true, _) if !matches!(text(&status["phase"]), "Succeeded" | "Failed") => "Terminating".to_owned(),
+            _ => summarize(pod).reason,
+        },
+        "Restarts" => {
+            let Summary { restarts, last_restart, .. } = summarize(pod);
+            if restarts == 0 || last_restart.is_empty() {
+                restarts.to_string()
+            } else {
+                format!("{restarts} ({} ago)", since(&last_restart.into(), now))
+            }
+        }
+        "Readiness Gates" => {
+            let gates = list(&spec["readinessGates"]);
+            let met = gates.iter().filter(|gate| condition_is_true(status, text(&gate["conditionType"]))).count();
+            if gates.is_empty() { "<none>".to_owned() } else { format!("{met}/{}", gates.len()) }
+        }
+        _ => return None,
     };
-    let gates = list(&spec["readinessGates"]);
-    let readiness = if gates.is_empty() {
-        "<none>".to_owned()
-    } else {
-        let met = gates.iter().filter(|gate| condition_is_true(status, text(&gate["conditionType"]))).count();
-        format!("{met}/{}", gates.len())
-    };
-    vec![
-        name(pod),
-        format!("{ready}/{total}").into(),
-        reason.into(),
-        restarts.into(),
-        age(pod, now),
-        or(text(&status["podIPs"][0]["ip"]), "<none>").into(),
-        or(text(&spec["nodeName"]), "<none>").into(),
-        or(text(&status["nominatedNodeName"]), "<none>").into(),
-        readiness.into(),
-    ]
+    Some(shown.into())
 }
 
 /// Conditions of a Pod's row: whether it is finished.
@@ -175,9 +168,9 @@ mod tests {
             "spec": {"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "i"}]},
             "status": status,
         });
-        let row = row(&pod, "2026-01-01T00:01:00Z".parse().unwrap());
-        let cell = |i: usize| row[i].as_str().unwrap().to_owned();
-        (cell(1), cell(2), cell(3))
+        let now = "2026-01-01T00:01:00Z".parse().unwrap();
+        let shown = |column| cell(&pod, now, column).unwrap().as_str().unwrap().to_owned();
+        (shown("Ready"), shown("Status"), shown("Restarts"))
     }
 
     #[test]

@@ -5,60 +5,24 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{
-    FieldError, containers, diff, dump,
     errors::{Bad, Errors, Path},
-    pod_spec, pods, syntax, tolerations,
-    value::{entries, int, list, object, take, text},
+    pod_spec, syntax,
+    value::{int, list, object, take, text},
 };
 
 const MUTABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// Validates an update of the main resource.
-pub(super) fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    pods::validate_common(&mut errors, new);
-    validate_annotations(&mut errors, new, old);
-    validate_spec(&mut errors, &new["spec"], &old["spec"]);
-    errors.into_list()
-}
-
-/// The annotation that marks a Pod as the mirror of a static one never changes.
-fn validate_annotations(errors: &mut Errors, new: &Value, old: &Value) {
-    const MIRROR: &str = "kubernetes.io/config.mirror";
-    let metadata = Path::new("metadata");
-    let at = metadata.child("annotations");
-    let (annotations, before) = (&new["metadata"]["annotations"], &old["metadata"]["annotations"]);
-    let mirror = at.key(MIRROR);
-    match (annotations.get(MIRROR), before.get(MIRROR)) {
-        (Some(_), None) => errors.forbidden(&mirror, "may not add mirror pod annotation"),
-        (new, Some(old)) if new != Some(old) => {
-            errors.forbidden(&mirror, "may not remove or update mirror pod annotation");
-        }
-        _ => {}
-    }
-    pod_spec::validate_annotations(errors, annotations, &new["spec"], &at);
-}
-
-fn validate_spec(errors: &mut Errors, new: &Value, old: &Value) {
+pub(super) fn validate(errors: &mut Errors, new: &Value, old: &Value) {
+    validate_mirror(errors, new, old);
+    let (new, old) = (&new["spec"], &old["spec"]);
     let spec = Path::new("spec");
     for field in ["containers", "initContainers"] {
-        let at = spec.child(field);
         if list(&new[field]).len() != list(&old[field]).len() {
-            return errors.forbidden(&at, "pod updates may not add or remove containers");
-        }
-        for (i, container) in list(&new[field]).iter().enumerate() {
-            let at = at.index(i);
-            if text(&container["image"]).is_empty() {
-                errors.required(&at.child("image"), "");
-            }
-            containers::validate_image_padding(errors, container, &at);
+            return errors.forbidden(&spec.child(field), "pod updates may not add or remove containers");
         }
     }
     let deadline = spec.child("activeDeadlineSeconds");
     match (new["activeDeadlineSeconds"].as_i64(), old["activeDeadlineSeconds"].as_i64()) {
-        (Some(seconds), _) if !(0..=i64::from(i32::MAX)).contains(&seconds) => {
-            return errors.invalid(&deadline, seconds, &syntax::out_of_range(0, i32::MAX.into()));
-        }
         (Some(seconds), Some(before)) if before < seconds => {
             return errors.invalid(&deadline, seconds, "must be less than or equal to previous value");
         }
@@ -69,17 +33,19 @@ fn validate_spec(errors: &mut Errors, new: &Value, old: &Value) {
     }
     validate_tolerations(errors, new, old, &spec.child("tolerations"));
     validate_gates(errors, new, old, &spec.child("schedulingGates"));
-    if new == old {
-        return;
+    if allow(new, old) != *old {
+        errors.forbidden(&spec, MUTABLE);
     }
-    let mut allowed = allow(new, old);
-    if !list(&old["schedulingGates"]).is_empty() {
-        allow_gated(errors, &mut allowed, old);
-    }
-    if allowed != *old {
-        let show = |spec: &Value| dump::indented(&dump::internal("PodSpec", spec));
-        let difference = diff::unified(&show(old), &show(&allowed));
-        errors.forbidden(&spec, &format!("{MUTABLE}\n{difference}"));
+}
+
+/// The annotation that marks a Pod as the mirror of a static one never changes.
+fn validate_mirror(errors: &mut Errors, new: &Value, old: &Value) {
+    let at = format!("metadata.annotations[{}]", pod_spec::MIRROR);
+    let mirror = |pod: &Value| pod["metadata"]["annotations"].get(pod_spec::MIRROR).cloned();
+    match (mirror(new), mirror(old)) {
+        (Some(_), None) => errors.forbidden(&at, "may not add mirror pod annotation"),
+        (new, old) if new != old => errors.forbidden(&at, "may not remove or update mirror pod annotation"),
+        _ => {}
     }
 }
 
@@ -101,49 +67,12 @@ fn allow(new: &Value, old: &Value) -> Value {
     if grace(old).is_some_and(|seconds| seconds < 0) && grace(new) == Some(1) {
         take(&mut spec, old, "terminationGracePeriodSeconds");
     }
+    // A Pod that waits for its gates may still be narrowed to fewer Nodes.
+    if !list(&old["schedulingGates"]).is_empty() {
+        take(&mut spec, old, "nodeSelector");
+        take(&mut spec, old, "affinity");
+    }
     spec
-}
-
-/// A Pod that waits for its gates may still be narrowed to fewer Nodes.
-fn allow_gated(errors: &mut Errors, spec: &mut Value, old: &Value) {
-    let at = Path::new("spec");
-    let narrowed = entries(&old["nodeSelector"]).all(|(key, value)| spec["nodeSelector"].get(key) == Some(value));
-    if !narrowed {
-        let message = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
-        errors.invalid(&at.child("nodeSelector"), &spec["nodeSelector"], message);
-    }
-    take(spec, old, "nodeSelector");
-    let required = "requiredDuringSchedulingIgnoredDuringExecution";
-    let terms = |spec: &Value| list(&spec["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]).to_vec();
-    let (new_terms, old_terms) = (terms(spec), terms(old));
-    let affinity = at.child("affinity");
-    let affinity = affinity.child("nodeAffinity");
-    let affinity = affinity.child(required);
-    let affinity = affinity.child("nodeSelectorTerms");
-    let show = |term: &Value| Bad::raw(dump::internal("NodeSelectorTerm", term));
-    if !old_terms.is_empty() && old_terms.len() != new_terms.len() {
-        let shown: Vec<String> = new_terms.iter().map(|term| dump::internal("NodeSelectorTerm", term)).collect();
-        let message = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        errors.invalid(&affinity, Bad::raw(format!("[{}]", shown.join(","))), message);
-    } else {
-        for (i, (new, old)) in new_terms.iter().zip(&old_terms).enumerate() {
-            let grows = |field: &str| list(&new[field]).starts_with(list(&old[field]));
-            let empty = list(&old["matchExpressions"]).is_empty() && list(&old["matchFields"]).is_empty();
-            if !grows("matchExpressions") || !grows("matchFields") || (empty && new != old) {
-                errors.invalid(&affinity.index(i), show(new), "only additions are allowed (no mutations or deletions)");
-            }
-        }
-    }
-    if let Some(held) = old["affinity"].get("nodeAffinity") {
-        object(object(spec).entry("affinity").or_insert(Value::Null)).insert("nodeAffinity".to_owned(), held.clone());
-        return;
-    }
-    if let Some(affinity) = spec.get_mut("affinity") {
-        object(affinity).remove("nodeAffinity");
-    }
-    if !old["affinity"].is_object() && spec["affinity"].as_object().is_some_and(serde_json::Map::is_empty) {
-        object(spec).remove("affinity");
-    }
 }
 
 fn validate_tolerations(errors: &mut Errors, new: &Value, old: &Value, at: &Path<'_>) {
@@ -161,7 +90,6 @@ fn validate_tolerations(errors: &mut Errors, new: &Value, old: &Value, at: &Path
             return errors.forbidden(at, "existing toleration can not be modified except its tolerationSeconds");
         }
     }
-    tolerations::validate(errors, new, at);
 }
 
 fn validate_gates(errors: &mut Errors, new: &Value, old: &Value, at: &Path<'_>) {
@@ -174,10 +102,9 @@ fn validate_gates(errors: &mut Errors, new: &Value, old: &Value, at: &Path<'_>) 
     }
 }
 
-/// Validates an update of `/status`.
-pub(super) fn validate_status(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    validate_annotations(&mut errors, new, old);
+pub(super) fn validate_status(errors: &mut Errors, new: &Value, old: &Value) {
+    validate_mirror(errors, new, old);
+    pod_spec::validate_annotations(errors, new);
     let at = Path::new("status");
     let (new_status, old_status) = (&new["status"], &old["status"]);
     let conditions = at.child("conditions");
@@ -192,22 +119,21 @@ pub(super) fn validate_status(new: &Value, old: &Value) -> Vec<FieldError> {
             errors.syntax(&at.child("Type"), kind, syntax::qualified_name(kind));
         }
     }
-    validate_nomination(&mut errors, new, old, &at.child("nominatedNodeName"));
+    validate_nomination(errors, new, old, &at.child("nominatedNodeName"));
     let generation = int(&new_status["observedGeneration"]);
     if generation < 0 {
         errors.invalid(&at.child("observedGeneration"), generation, "must be a non-negative integer");
     }
     errors.immutable(&at.child("qosClass"), &new_status["qosClass"], &old_status["qosClass"]);
     for (field, containers) in [("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")] {
-        validate_transitions(&mut errors, new_status, old_status, field, &old["spec"], containers, &at.child(field));
+        validate_transitions(errors, new_status, old_status, field, &old["spec"], containers, &at.child(field));
     }
     let field = "ephemeralContainerStatuses";
-    validate_transitions(&mut errors, new_status, old_status, field, &Value::Null, "", &at.child(field));
-    validate_claims(&mut errors, new, &at.child("resourceClaimStatuses"));
+    validate_transitions(errors, new_status, old_status, field, &Value::Null, "", &at.child(field));
+    validate_claims(errors, new, &at.child("resourceClaimStatuses"));
     for field in ["podIPs", "hostIPs"] {
-        validate_addresses(&mut errors, new_status, old_status, field, &at.child(field));
+        validate_addresses(errors, new_status, old_status, field, &at.child(field));
     }
-    errors.into_list()
 }
 
 fn validate_nomination(errors: &mut Errors, new: &Value, old: &Value, at: &Path<'_>) {
@@ -251,7 +177,10 @@ fn validate_transitions(
 }
 
 fn restarts_all(spec: &Value) -> bool {
-    let rules = containers::all(spec).flat_map(|container| list(&container["restartPolicyRules"]));
+    let rules = ["initContainers", "containers", "ephemeralContainers"]
+        .into_iter()
+        .flat_map(|field| list(&spec[field]))
+        .flat_map(|container| list(&container["restartPolicyRules"]));
     rules.into_iter().any(|rule| text(&rule["action"]) == "RestartAllContainers")
 }
 

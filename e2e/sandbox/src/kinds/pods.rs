@@ -3,55 +3,33 @@
 use serde_json::{Value, json};
 
 use super::{
-    Env, FieldError,
-    behaviour::{Behaviour, behaviour},
-    canonical::canonicalize,
+    Env,
+    behaviour::Behaviour,
     canonical::format_time,
-    errors::{Errors, Path},
-    pod_defaults, pod_spec,
-    pod_spec::Within,
-    pod_table, pod_update, resources, selectors, strategy,
-    table::{containers as container_cells, name},
-    value::{child, for_each_object_in_list, int, list, object, take, text, with_object_in_field, yes},
+    errors::Errors,
+    pod_defaults, pod_spec, pod_table, pod_update, resources, strategy,
+    value::{child, for_each_object_in_list, insert_default, int, list, object, take, text, with_object_in_field},
 };
 
-/// `pods`.
-pub(super) const POD: Behaviour = behaviour!("core.Pod", counted,
-    default: default,
-    prepare_create: prepare_create,
-    prepare_update: prepare_update,
-    prepare_status: prepare_status,
-    validate_create: validate_create,
-    validate_update: pod_update::validate,
-    validate_status: pod_update::validate_status,
-    field: field,
-    field_labels: true,
-    row: pod_table::row,
-    row_conditions: pod_table::conditions,
-);
+pub(super) fn pod() -> Behaviour {
+    Behaviour {
+        default: Some(default),
+        prepare_create: Some(prepare_create),
+        prepare_update: Some(prepare_update),
+        prepare_status: Some(prepare_status),
+        validate: Some(validate),
+        validate_status: Some(pod_update::validate_status),
+        cell: Some(pod_table::cell),
+        row_conditions: Some(pod_table::conditions),
+        ..Behaviour::default()
+    }
+}
 
-/// `podtemplates`.
-pub(super) const TEMPLATE: Behaviour = behaviour!("core.PodTemplate", counted,
-    default: |template| {
-        canonicalize("core.PodTemplate", template);
-        with_object_in_field(object(template), "template", pod_defaults::template);
-    },
-    validate_create: validate_template,
-    validate_update: |new, _| validate_template(new),
-    row: |template, _| {
-        let [names, images] = container_cells(&template["template"]["spec"]["containers"]);
-        vec![name(template), names, images, selectors::labels_cell(&template["template"]["metadata"]["labels"]).into()]
-    },
-);
-
-fn validate_template(template: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    pod_spec::validate_template(&mut errors, &template["template"], &Path::new("template"));
-    errors.into_list()
+pub(super) fn template() -> Behaviour {
+    Behaviour { default: Some(|template| pod_defaults::template(object(template))), ..Behaviour::default() }
 }
 
 fn default(pod: &mut Value) {
-    canonicalize("core.Pod", pod);
     let pod = object(pod);
     with_object_in_field(pod, "spec", |spec| {
         pod_defaults::spec(spec);
@@ -114,8 +92,8 @@ fn admit_priority(pod: &mut Value) {
         "system-cluster-critical" => 2_000_000_000,
         _ => 0,
     };
-    super::value::insert_default(spec, "priority", priority);
-    super::value::insert_default(spec, "preemptionPolicy", "PreemptLowerPriority");
+    insert_default(spec, "priority", priority);
+    insert_default(spec, "preemptionPolicy", "PreemptLowerPriority");
 }
 
 /// Selectors of affinity and spread terms get the Pod's own values of the labels named in `matchLabelKeys`.
@@ -168,7 +146,7 @@ fn prepare_update(new: &mut Value, old: &Value, env: &Env<'_>) {
     let spec = child(new, "spec");
     for field in ["priority", "preemptionPolicy"] {
         if let Some(held) = old["spec"].get(field) {
-            super::value::insert_default(spec, field, held.clone());
+            insert_default(spec, field, held.clone());
         }
     }
     take(new, old, "status");
@@ -184,7 +162,7 @@ fn prepare_status(new: &mut Value, old: &Value, _: &Env<'_>) {
     let status = child(new, "status");
     for field in ["qosClass", "observedGeneration"] {
         if let Some(held) = old["status"].get(field) {
-            super::value::insert_default(status, field, held.clone());
+            insert_default(status, field, held.clone());
         }
     }
     keep_condition_generations(status, old);
@@ -201,49 +179,20 @@ fn keep_condition_generations(status: &mut serde_json::Map<String, Value>, old: 
         let Some(at) = held.iter().position(|(held, _)| *held == kind) else { return };
         let (_, generation) = held.remove(at);
         if generation > 0 {
-            super::value::insert_default(condition, "observedGeneration", generation);
+            insert_default(condition, "observedGeneration", generation);
         }
     });
 }
 
-fn validate_create(pod: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    validate_common(&mut errors, pod);
-    let spec = Path::new("spec");
+fn validate(errors: &mut Errors, pod: &Value, old: &Value) {
+    pod_spec::validate_annotations(errors, pod);
+    if !old.is_null() {
+        return pod_update::validate(errors, pod, old);
+    }
     if !list(&pod["spec"]["ephemeralContainers"]).is_empty() {
-        errors.forbidden(&spec.child("ephemeralContainers"), "cannot be set on create");
+        errors.forbidden(&"spec.ephemeralContainers", "cannot be set on create");
     }
     if !text(&pod["spec"]["nodeName"]).is_empty() && !list(&pod["spec"]["schedulingGates"]).is_empty() {
-        errors.forbidden(&spec.child("nodeName"), "cannot be set until all schedulingGates have been cleared");
+        errors.forbidden(&"spec.nodeName", "cannot be set until all schedulingGates have been cleared");
     }
-    errors.into_list()
-}
-
-/// What holds for a Pod at all times.
-pub(super) fn validate_common(errors: &mut Errors, pod: &Value) {
-    let metadata = Path::new("metadata");
-    let annotations = metadata.child("annotations");
-    pod_spec::validate_annotations(errors, &pod["metadata"]["annotations"], &pod["spec"], &annotations);
-    let spec = Path::new("spec");
-    let name = text(&pod["metadata"]["name"]);
-    pod_spec::validate(errors, &pod["spec"], &spec, Within::Pod(name));
-    pod_spec::validate_pod_only(errors, &pod["spec"], &spec);
-}
-
-fn field(pod: &Value, field: &str) -> Option<String> {
-    let (spec, status) = (&pod["spec"], &pod["status"]);
-    let value = match field {
-        "spec.nodeName" | "spec.host" => text(&spec["nodeName"]),
-        "spec.restartPolicy" => text(&spec["restartPolicy"]),
-        "spec.schedulerName" => text(&spec["schedulerName"]),
-        "spec.serviceAccountName" => text(&spec["serviceAccountName"]),
-        "spec.hostNetwork" if yes(&spec["hostNetwork"]) => "true",
-        "spec.hostNetwork" => "false",
-        "status.phase" => text(&status["phase"]),
-        "status.podIP" => text(&status["podIPs"][0]["ip"]),
-        "status.podIPs" => "",
-        "status.nominatedNodeName" => text(&status["nominatedNodeName"]),
-        _ => return None,
-    };
-    Some(value.to_owned())
 }

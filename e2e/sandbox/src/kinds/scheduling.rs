@@ -1,15 +1,13 @@
 //! Workloads and `PodGroups`: alpha, served if gate `GenericWorkload` is on.
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Env, FieldError,
-    behaviour::{Behaviour, behaviour},
+    Env,
+    behaviour::Behaviour,
     conditions,
     errors::{Bad, Errors, Path},
     strategy, syntax,
-    table::{age, name},
     value::{child, for_each_object_in_list, insert_default, int, list, object, text, with_object_in_field},
 };
 
@@ -26,57 +24,54 @@ const GATED: [(&str, &str); 5] = [
     ("priority", "WorkloadAwarePreemption"),
 ];
 
-/// `workloads`.
-pub(super) const WORKLOAD: Behaviour = behaviour!("scheduling.Workload", plain,
-    prepare_create: |workload, env| {
-        for_each_object_in_list(child(workload, "spec"), "podGroupTemplates", |template| {
-            drop_gated(template, env);
-            // Encoders write this one whether it is set or not.
-            insert_default(template, "schedulingConstraints", Value::Null);
-        });
-        strategy::create("scheduling.Workload", workload, false);
-    },
-    validate_create: validate_workload,
-    validate_update: |new, old| {
-        let mut errors = Errors::new();
-        fixed(&mut errors, new, old, &["controllerRef", "podGroupTemplates"]);
-        errors.into_list()
-    },
-);
+pub(super) fn workload() -> Behaviour {
+    Behaviour {
+        prepare_create: Some(|workload, env| {
+            for_each_object_in_list(child(workload, "spec"), "podGroupTemplates", |template| {
+                drop_gated(template, env);
+                // Encoders write this one whether it is set or not.
+                insert_default(template, "schedulingConstraints", Value::Null);
+            });
+            strategy::create("scheduling/v1alpha2.Workload", workload, false);
+        }),
+        validate: Some(|errors, new, old| {
+            if old.is_null() {
+                return validate_workload(errors, new);
+            }
+            fixed(errors, new, old, &["controllerRef", "podGroupTemplates"]);
+        }),
+        ..Behaviour::default()
+    }
+}
 
-/// `podgroups`.
-pub(super) const POD_GROUP: Behaviour = behaviour!("scheduling.PodGroup", plain,
-    prepare_create: |group, env| {
-        strategy::add_finalizer(group, PROTECTION);
-        with_object_in_field(object(group), "spec", |spec| {
-            drop_gated(spec, env);
-            insert_default(spec, "disruptionMode", "Pod");
-        });
-        strategy::create("scheduling.PodGroup", group, false);
-    },
-    validate_create: |group| {
-        let mut errors = Errors::new();
-        let at = Path::new("spec");
-        let reference = &group["spec"]["podGroupTemplateRef"];
-        if reference.is_object() {
-            validate_reference(&mut errors, reference, &at.child("podGroupTemplateRef"));
-        }
-        validate_policy(&mut errors, &group["spec"]["schedulingPolicy"], &at.child("schedulingPolicy"));
-        errors.into_list()
-    },
-    validate_update: |new, old| {
-        let mut errors = Errors::new();
-        fixed(&mut errors, new, old, &["podGroupTemplateRef", "schedulingPolicy"]);
-        errors.into_list()
-    },
-    validate_status: |new, _| {
-        let mut errors = Errors::new();
-        let status = Path::new("status");
-        conditions::validate(&mut errors, list(&new["status"]["conditions"]), &status.child("conditions"));
-        errors.into_list()
-    },
-    row: group_row,
-);
+pub(super) fn pod_group() -> Behaviour {
+    Behaviour {
+        prepare_create: Some(|group, env| {
+            strategy::add_finalizer(group, PROTECTION);
+            with_object_in_field(object(group), "spec", |spec| {
+                drop_gated(spec, env);
+                insert_default(spec, "disruptionMode", "Pod");
+            });
+            strategy::create("scheduling/v1alpha2.PodGroup", group, false);
+        }),
+        validate: Some(|errors, new, old| {
+            if !old.is_null() {
+                return fixed(errors, new, old, &["podGroupTemplateRef", "schedulingPolicy"]);
+            }
+            let at = Path::new("spec");
+            let reference = &new["spec"]["podGroupTemplateRef"];
+            if reference.is_object() {
+                validate_reference(errors, reference, &at.child("podGroupTemplateRef"));
+            }
+            validate_policy(errors, &new["spec"]["schedulingPolicy"], &at.child("schedulingPolicy"));
+        }),
+        validate_status: Some(|errors, new, _| {
+            conditions::validate(errors, list(&new["status"]["conditions"]), &Path::new("status").child("conditions"));
+        }),
+        cell: Some(|group, _, column| (column == "Status").then(|| status_cell(group).into())),
+        ..Behaviour::default()
+    }
+}
 
 fn drop_gated(fields: &mut serde_json::Map<String, Value>, env: &Env<'_>) {
     for (field, gate) in GATED {
@@ -126,12 +121,11 @@ fn required(errors: &mut Errors, object: &Value, at: &Path<'_>, fields: &[&str])
     }
 }
 
-fn validate_workload(workload: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::new();
+fn validate_workload(errors: &mut Errors, workload: &Value) {
     let at = Path::new("spec");
     let reference = &workload["spec"]["controllerRef"];
     if reference.is_object() {
-        required(&mut errors, reference, &at.child("controllerRef"), &["kind", "name"]);
+        required(errors, reference, &at.child("controllerRef"), &["kind", "name"]);
     }
     let at = at.child("podGroupTemplates");
     let templates = list(&workload["spec"]["podGroupTemplates"]);
@@ -142,8 +136,8 @@ fn validate_workload(workload: &Value) -> Vec<FieldError> {
     }
     for (i, template) in templates.iter().enumerate() {
         let at = at.index(i);
-        required(&mut errors, template, &at, &["name"]);
-        validate_label(&mut errors, &template["name"], &at.child("name"));
+        required(errors, template, &at, &["name"]);
+        validate_label(errors, &template["name"], &at.child("name"));
         if templates[..i].iter().any(|before| before["name"] == template["name"]) {
             let [name, policy, constraints] =
                 ["name", "schedulingPolicy", "schedulingConstraints"].map(|field| template[field].to_string());
@@ -151,9 +145,8 @@ fn validate_workload(workload: &Value) -> Vec<FieldError> {
                 format!(r#"{{"name":{name},"schedulingPolicy":{policy},"schedulingConstraints":{constraints}}}"#);
             errors.duplicate(&at, Bad::raw(shown));
         }
-        validate_policy(&mut errors, &template["schedulingPolicy"], &at.child("schedulingPolicy"));
+        validate_policy(errors, &template["schedulingPolicy"], &at.child("schedulingPolicy"));
     }
-    errors.into_list()
 }
 
 /// Exactly one policy; a gang is of one Pod at least.
@@ -175,18 +168,12 @@ fn validate_policy(errors: &mut Errors, policy: &Value, at: &Path<'_>) {
     }
 }
 
-fn group_row(group: &Value, now: Timestamp) -> Vec<Value> {
-    let policy = if group["spec"]["schedulingPolicy"]["gang"].is_object() { "Gang" } else { "Basic" };
-    let workload = match &group["spec"]["podGroupTemplateRef"] {
-        Value::Object(reference) => text(&reference["workload"]["workloadName"]),
-        _ => "<none>",
-    };
+fn status_cell(group: &Value) -> &str {
     let condition = |kind: &str| list(&group["status"]["conditions"]).iter().find(|c| text(&c["type"]) == kind);
-    let status = match (condition("DisruptionTarget"), condition("PodGroupScheduled")) {
+    match (condition("DisruptionTarget"), condition("PodGroupScheduled")) {
         (Some(target), _) => text(&target["reason"]),
         (None, Some(scheduled)) if text(&scheduled["status"]) == "True" => "Scheduled",
         (None, Some(_)) => "Unschedulable",
         (None, None) => "Pending",
-    };
-    vec![name(group), policy.into(), workload.into(), status.into(), age(group, now)]
+    }
 }

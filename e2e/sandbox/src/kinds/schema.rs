@@ -4,131 +4,114 @@
 //! The facts are in `data/schema-1.36.txt`, one structure after the other:
 //!
 //! ```text
-//! core.EnvVar                               a structure
-//!  name - string                            field, flags (`o` omitempty, `z` omitzero, `-` neither), type
-//!  valueFrom o *@core.EnvVarSource
+//! core/v1.EnvVar                     a structure
+//!  1 name - string                   number in protobuf, name, flags, type
+//!  3 valueFrom o *@EnvVarSource
 //! ```
 //!
+//! The number is 0 for what protobuf does not have. A field `+` stands for the fields of an embedded structure, which is a
+//! message of its own in protobuf only. Flags: `o` omitempty, `z` omitzero, `p` in protobuf present if set, `-` none.
+//!
 //! Types: scalars by name (`string/v1.Protocol` is a named string), `*T` optional, `[T` list, `{T` map from strings,
-//! `@s` structure. A word `=key` names the merge key of a list; `=` alone is a merged list of primitives.
-//! `^Name` is the embedded Go structure that a field comes from.
+//! `@s` structure (of the same group if no group is named), `any/m` JSON that is the message `m` in protobuf. Words behind
+//! the type:
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | `=key` | a strategic merge patch merges the list by this key; `=` alone is a merged list of primitives |
+//! | `!json` | default value, set if the field is not set |
+//! | `?field=word` | the default applies only if another field of the structure has this value |
+//! | `+` | required |
+//! | `\|A,B` | the known values of a string |
+//! | `1..9`, `>=0`, `>0` | the range of a number; 0 is not set if the number is not optional |
+//! | `:label` | the syntax of a string, by its name in [`super::rules`] |
+//! | `~` | immutable |
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
+use hashbrown::HashMap;
 use serde_json::{Map, Value};
 
-use super::MergeList;
+use super::{MergeList, rules::Rules};
 
-/// What a field holds.
 #[derive(Debug)]
-pub(super) enum Type {
+pub(crate) enum Type {
     /// A string; the Go name of its type where it has one of its own.
     String(&'static str),
-    /// A boolean.
     Bool,
     /// An integer, with the Go name of its type.
     Int(&'static str),
-    /// A floating-point number.
     Float,
-    /// Base64.
     Bytes,
-    /// RFC 3339, whole seconds.
     Time,
-    /// RFC 3339, microseconds.
     Micro,
-    /// A resource quantity.
     Quantity,
-    /// An integer or a string.
     IntOrString,
-    /// Any JSON.
-    Any,
-    /// An optional value.
+    /// Any JSON, with the name of its message.
+    Any(&'static str),
     Optional(Box<Type>),
-    /// A list.
     List(Box<Type>),
-    /// A map from strings.
     Map(Box<Type>),
-    /// A structure, by its place in [`Schema::structs`].
     Struct(usize),
 }
 
-/// A field of a structure.
 #[derive(Debug)]
 pub(super) struct Field {
-    /// JSON name.
     pub(super) name: &'static str,
-    /// What it holds.
     pub(super) kind: Type,
-    /// Whether an encoder leaves its zero value out.
     pub(super) omit: bool,
     /// Merge key, if the list is merged; empty for primitives.
     pub(super) merge: Option<&'static str>,
     /// The embedded Go structures it comes from, dotted; empty for a field of its own.
-    pub(super) embedded: &'static str,
+    pub(super) embedded: String,
     /// What an encoder writes when the field is not set; `None` when it then writes nothing.
     pub(super) zero: Option<Value>,
+    pub(super) rules: Rules,
 }
 
-/// A structure.
 #[derive(Debug)]
+pub(crate) struct WireField {
+    pub(crate) number: u64,
+    /// JSON name; `+` if the fields of the message are the parent's in JSON.
+    pub(crate) name: &'static str,
+    pub(crate) kind: Type,
+    /// Whether it is written if it is set, even if the type is not optional.
+    pub(crate) present: bool,
+}
+
+#[derive(Debug, Default)]
 pub(super) struct Struct {
-    /// Its name: group, dot, Go name.
     pub(super) id: &'static str,
-    /// Fields in declared order.
+    /// Fields in declared order, those of embedded structures included.
     pub(super) fields: Vec<Field>,
-    /// Places of the fields by the hash of their names, a power of two of slots; `NONE` for a free one.
-    slots: Vec<u16>,
-    /// Fields that are always written.
+    pub(super) wire: Vec<WireField>,
+    places: HashMap<&'static str, u16, foldhash::fast::FixedState>,
     pub(super) always: Vec<u16>,
+    /// Whether a field, or one of a structure within, is checked.
+    pub(super) checked: bool,
+    /// Whether a field, or one of a structure within, has a default.
+    pub(super) defaulted: bool,
 }
 
 impl Struct {
-    /// The field of this JSON name.
     pub(super) fn field(&self, name: &str) -> Option<&Field> {
-        let mask = self.slots.len().wrapping_sub(1);
-        let mut slot = hash(name);
-        loop {
-            let &at = self.slots.get(slot & mask)?;
-            let field = self.fields.get(usize::from(at))?;
-            if field.name == name {
-                return Some(field);
-            }
-            slot = slot.wrapping_add(1);
-        }
+        self.fields.get(usize::from(*self.places.get(name)?))
     }
 
-    /// Fills the slots; at least half of them stay free, so that looking for a name ends.
-    fn index(&mut self) {
-        let count = (2 * self.fields.len()).next_power_of_two();
-        self.slots = vec![NONE; count];
-        for (i, field) in self.fields.iter().enumerate() {
-            let mut slot = hash(field.name);
-            while self.slots[slot & (count - 1)] != NONE {
-                slot = slot.wrapping_add(1);
-            }
-            self.slots[slot & (count - 1)] = i as u16;
-        }
-    }
-
-    /// The Go name without its package.
     pub(super) fn go_name(&self) -> &'static str {
         self.id.split_once('.').map_or(self.id, |(_, name)| name)
     }
 
-    /// The Go name with the package as an error message prints it.
     pub(super) fn go_type(&self) -> String {
-        let package = if self.id.starts_with("autoscalingv2.") { "v2" } else { "v1" };
-        format!("{package}.{}", self.go_name())
+        self.id.split_once('/').map_or(self.id, |(_, name)| name).to_owned()
     }
 
-    /// The value of this structure with nothing set, as an encoder writes it.
     pub(super) fn zero(&self) -> Map<String, Value> {
         let mut map = Map::new();
         self.complete(&mut map);
         map
     }
 
-    /// Adds the fields that are always written and not there yet.
     pub(super) fn complete(&self, map: &mut Map<String, Value>) {
         for &i in &self.always {
             let field = &self.fields[usize::from(i)];
@@ -141,17 +124,12 @@ impl Struct {
     }
 }
 
-const NONE: u16 = u16::MAX;
-
-/// Tells the names within a structure apart well enough: its ends and its length.
-fn hash(name: &str) -> usize {
-    let bytes = name.as_bytes();
-    let at = |i: usize| usize::from(bytes.get(i).copied().unwrap_or_default());
-    let last = bytes.len().wrapping_sub(1);
-    (at(0) ^ (at(last) << 3) ^ (at(bytes.len() / 2) << 5)).wrapping_add(bytes.len() << 1)
+/// The name of a structure that a structure names: one of the same group has no group.
+fn local(id: &str, name: &str) -> String {
+    let group = id.rsplit_once('.').map_or("", |(group, _)| group);
+    if name.contains('/') { name.to_owned() } else { format!("{group}.{name}") }
 }
 
-/// All structures.
 #[derive(Debug, Default)]
 pub(super) struct Schema {
     pub(super) structs: Vec<Struct>,
@@ -160,13 +138,11 @@ pub(super) struct Schema {
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::parse(include_str!("data/schema-1.36.txt")));
 
-/// The schema of 1.36.
 pub(super) fn schema() -> &'static Schema {
     &SCHEMA
 }
 
 impl Schema {
-    /// The structure of this name.
     pub(super) fn find(&self, id: &str) -> Option<&Struct> {
         self.structs.get(*self.by_id.get(id)?)
     }
@@ -201,66 +177,125 @@ impl Schema {
         for (at, id) in text.lines().filter(|line| !line.starts_with(' ')).enumerate() {
             schema.by_id.insert(id, at);
         }
+        let mut sections: BTreeMap<&str, Vec<[&str; 2]>> = BTreeMap::new();
+        let mut current = "";
         for line in text.lines() {
-            if let Some(field) = line.strip_prefix(' ') {
-                let field = schema.parse_field(field);
-                if let (Some(current), Some(field)) = (schema.structs.last_mut(), field) {
-                    current.fields.push(field);
-                }
-            } else {
-                schema.structs.push(Struct { id: line, fields: vec![], slots: vec![], always: vec![] });
+            match line.strip_prefix(' ').and_then(|field| field.split_once(' ')) {
+                Some((number, field)) => sections.entry(current).or_default().push([number, field]),
+                None => current = line,
             }
         }
+        for id in text.lines().filter(|line| !line.starts_with(' ')) {
+            let mut structure = Struct { id, ..Struct::default() };
+            schema.add_fields(&mut structure.fields, &sections, id, "");
+            let own = sections.get(id).into_iter().flatten();
+            structure.wire = own.filter_map(|[number, field]| schema.parse_wire(id, number, field)).collect();
+            schema.structs.push(structure);
+        }
         for current in &mut schema.structs {
-            current.index();
+            current.places = current.fields.iter().zip(0..).map(|(field, at)| (field.name, at)).collect();
         }
         schema.fill_zeros();
+        schema.mark();
         schema
     }
 
-    fn parse_field(&self, line: &'static str) -> Option<Field> {
-        let mut words = line.split(' ');
-        let (name, flags, kind) = (words.next()?, words.next()?, words.next()?);
-        let (mut merge, mut embedded) = (None, "");
-        for word in words {
-            merge = word.strip_prefix('=').or(merge);
-            embedded = word.strip_prefix('^').unwrap_or(embedded);
+    /// Marks the structures with rules, and those that contain one: as often as there is news, as structures contain themselves.
+    fn mark(&mut self) {
+        loop {
+            let marks: Vec<(bool, bool)> =
+                self.structs.iter().map(|current| (current.checked, current.defaulted)).collect();
+            let found: Vec<(bool, bool)> = self.structs.iter().map(|current| self.marks(current)).collect();
+            if found == marks {
+                return;
+            }
+            for (current, (checked, defaulted)) in self.structs.iter_mut().zip(found) {
+                current.checked = checked;
+                current.defaulted = defaulted;
+            }
         }
-        let kind = self.parse_type(kind);
-        // An encoder omits an empty structure only when told `omitzero`.
-        let structure =
-            matches!(kind, Type::Struct(_) | Type::Time | Type::Micro | Type::Quantity | Type::IntOrString | Type::Any);
-        let omit = flags.contains('z') || (flags.contains('o') && !structure);
-        Some(Field { name, kind, omit, merge, embedded, zero: None })
     }
 
-    fn parse_type(&self, text: &'static str) -> Type {
-        if let Some(inner) = text.strip_prefix('*') {
-            return Type::Optional(Box::new(self.parse_type(inner)));
+    fn marks(&self, current: &Struct) -> (bool, bool) {
+        let own = super::rules::of_structure(current.id).is_some();
+        current.fields.iter().fold((own, false), |(checked, defaulted), field| {
+            let inner = self.structure_of(&field.kind);
+            (
+                checked || field.rules.checks() || inner.is_some_and(|inner| inner.checked),
+                defaulted || field.rules.default.is_some() || inner.is_some_and(|inner| inner.defaulted),
+            )
+        })
+    }
+
+    pub(super) fn structure_of(&self, kind: &Type) -> Option<&Struct> {
+        match kind {
+            Type::Optional(inner) | Type::List(inner) | Type::Map(inner) => self.structure_of(inner),
+            Type::Struct(at) => self.structs.get(*at),
+            _ => None,
         }
-        if let Some(inner) = text.strip_prefix('[') {
-            return Type::List(Box::new(self.parse_type(inner)));
+    }
+
+    fn add_fields(
+        &self,
+        fields: &mut Vec<Field>,
+        sections: &BTreeMap<&'static str, Vec<[&'static str; 2]>>,
+        id: &'static str,
+        embedded: &str,
+    ) {
+        for [_, line] in sections.get(id).into_iter().flatten() {
+            let Some(rest) = line.strip_prefix("+ - @") else {
+                fields.extend(self.parse_field(id, line, embedded));
+                continue;
+            };
+            let inner = self.by_id.get_key_value(local(id, rest).as_str()).map_or("", |(inner, _)| *inner);
+            let name = rest.rsplit('.').next().unwrap_or(rest);
+            let embedded = if embedded.is_empty() { name.to_owned() } else { format!("{embedded}.{name}") };
+            self.add_fields(fields, sections, inner, &embedded);
         }
-        if let Some(inner) = text.strip_prefix('{') {
-            return Type::Map(Box::new(self.parse_type(inner)));
-        }
-        if let Some(id) = text.strip_prefix('@') {
-            return self.by_id.get(id).map_or(Type::Any, |&at| Type::Struct(at));
-        }
-        if let Some(name) = text.strip_prefix("string/") {
-            return Type::String(name);
-        }
-        match text {
-            "string" => Type::String("string"),
-            "bool" => Type::Bool,
-            "float64" => Type::Float,
-            "bytes" => Type::Bytes,
-            "time" => Type::Time,
-            "micro" => Type::Micro,
-            "quantity" => Type::Quantity,
-            "intorstring" => Type::IntOrString,
-            "any" => Type::Any,
-            name => Type::Int(name),
+    }
+
+    fn parse_field(&self, id: &str, line: &'static str, embedded: &str) -> Option<Field> {
+        let mut words = line.split(' ');
+        let (name, flags, kind) = (words.next()?, words.next()?, words.next()?);
+        let merge = words.clone().find_map(|word| word.strip_prefix('='));
+        let rules = Rules::parse(words.filter(|word| !word.starts_with('=')));
+        let kind = self.parse_type(id, kind);
+        // An encoder omits an empty structure only when told `omitzero`.
+        let structure = matches!(
+            kind,
+            Type::Struct(_) | Type::Time | Type::Micro | Type::Quantity | Type::IntOrString | Type::Any(_)
+        );
+        let omit = flags.contains('z') || (flags.contains('o') && !structure);
+        Some(Field { name, kind, omit, merge, embedded: embedded.to_owned(), zero: None, rules })
+    }
+
+    fn parse_wire(&self, id: &str, number: &str, line: &'static str) -> Option<WireField> {
+        let mut words = line.split(' ');
+        let (name, flags, kind) = (words.next()?, words.next()?, words.next()?);
+        let number = number.parse().ok().filter(|number| *number > 0)?;
+        Some(WireField { number, name, kind: self.parse_type(id, kind), present: flags.contains('p') })
+    }
+
+    fn parse_type(&self, id: &str, text: &'static str) -> Type {
+        let inner = |text| Box::new(self.parse_type(id, text));
+        match text.split_at(1) {
+            ("*", text) => Type::Optional(inner(text)),
+            ("[", text) => Type::List(inner(text)),
+            ("{", text) => Type::Map(inner(text)),
+            ("@", text) => self.by_id.get(local(id, text).as_str()).map_or(Type::Any(""), |&at| Type::Struct(at)),
+            _ => match text.split_once('/').unwrap_or((text, "")) {
+                ("string", "") => Type::String("string"),
+                ("string", name) => Type::String(name),
+                ("any", message) => Type::Any(message),
+                ("bool", _) => Type::Bool,
+                ("float64", _) => Type::Float,
+                ("bytes", _) => Type::Bytes,
+                ("time", _) => Type::Time,
+                ("micro", _) => Type::Micro,
+                ("quantity", _) => Type::Quantity,
+                ("intorstring", _) => Type::IntOrString,
+                (name, _) => Type::Int(name),
+            },
         }
     }
 
@@ -288,9 +323,13 @@ impl Schema {
             Type::Bool => Value::Bool(false),
             Type::Int(_) | Type::Float | Type::IntOrString => 0.into(),
             Type::Quantity => "0".into(),
-            Type::Bytes | Type::Time | Type::Micro | Type::Any | Type::Optional(_) | Type::List(_) | Type::Map(_) => {
-                Value::Null
-            }
+            Type::Bytes
+            | Type::Time
+            | Type::Micro
+            | Type::Any(_)
+            | Type::Optional(_)
+            | Type::List(_)
+            | Type::Map(_) => Value::Null,
             Type::Struct(at) if depth < 16 => {
                 let fields = self.structs[*at].fields.iter().filter(|field| !field.omit);
                 Value::Object(fields.map(|f| (f.name.to_owned(), self.zero_of(&f.kind, depth + 1))).collect())
@@ -316,7 +355,6 @@ pub(crate) fn omits_zero(id: &str, field: &str) -> Option<bool> {
     schema().find(id)?.field(field).map(|field| field.omit)
 }
 
-/// See [`Schema::merge_list`].
 pub(super) fn merge_list(id: &str, path: &str) -> Option<MergeList> {
     schema().merge_list(id, path)
 }
@@ -329,9 +367,10 @@ mod tests {
 
     #[test]
     fn has_structures_with_fields() {
-        assert!(schema().find("apps.Deployment").is_some() && schema().find("apps.Nothing").is_none());
+        assert!(schema().find("apps/v1.Deployment").is_some() && schema().find("apps/v1.Nothing").is_none());
         for current in &schema().structs {
-            let empty = ["apiextensions.CustomResourceSubresourceStatus", "scheduling.BasicSchedulingPolicy"];
+            let empty =
+                ["apiextensions/v1.CustomResourceSubresourceStatus", "scheduling/v1alpha2.BasicSchedulingPolicy"];
             let empty = empty.contains(&current.id);
             assert_eq!(current.fields.is_empty(), empty, "{}", current.id);
         }
@@ -339,14 +378,14 @@ mod tests {
 
     #[test]
     fn knows_what_is_written_for_nothing() {
-        assert_eq!(zero("apps.ReplicaSetStatus"), json!({"replicas": 0}));
-        assert_eq!(zero("core.ServiceStatus"), json!({"loadBalancer": {}}));
-        assert_eq!(zero("apps.StatefulSetStatus"), json!({"replicas": 0, "availableReplicas": 0}));
+        assert_eq!(zero("apps/v1.ReplicaSetStatus"), json!({"replicas": 0}));
+        assert_eq!(zero("core/v1.ServiceStatus"), json!({"loadBalancer": {}}));
+        assert_eq!(zero("apps/v1.StatefulSetStatus"), json!({"replicas": 0, "availableReplicas": 0}));
     }
 
     #[test]
     fn knows_how_lists_are_merged() {
-        let key = |path| merge_list("apps.Deployment", path).map(|list| list.key);
+        let key = |path| merge_list("apps/v1.Deployment", path).map(|list| list.key);
         assert_eq!(key("spec.template.spec.containers"), Some("name"));
         assert_eq!(key("spec.template.spec.containers.ports"), Some("containerPort"));
         assert_eq!(key("spec.template.spec.containers.env"), Some("name"));
@@ -358,6 +397,6 @@ mod tests {
         assert_eq!(key("status.conditions"), Some("type"));
         assert_eq!(key("spec.selector.matchExpressions"), None);
         assert_eq!(key("no.such.path"), None);
-        assert_eq!(merge_list("core.Service", "spec.ports").map(|list| list.key), Some("port"));
+        assert_eq!(merge_list("core/v1.Service", "spec.ports").map(|list| list.key), Some("port"));
     }
 }

@@ -3,22 +3,19 @@
 use serde_json::Value;
 
 use super::{
-    dump,
-    errors::{Bad, Errors, Path},
+    errors::{Errors, Path},
     syntax,
     value::{entries, list, size, text},
 };
 
-/// Validates labels (or anything else that must look like labels).
-pub(super) fn validate_labels(errors: &mut Errors, labels: &Value, at: &Path<'_>) {
+pub(crate) fn validate_labels(errors: &mut Errors, labels: &Value, at: &Path<'_>) {
     for (key, value) in entries(labels) {
         errors.syntax(at, key, syntax::qualified_name(key));
         errors.syntax(at, text(value), syntax::label_value(text(value)));
     }
 }
 
-/// Validates annotations.
-pub(super) fn validate_annotations(errors: &mut Errors, annotations: &Value, at: &Path<'_>) {
+pub(crate) fn validate_annotations(errors: &mut Errors, annotations: &Value, at: &Path<'_>) {
     const MOST: usize = 256 * 1024;
     let mut total = 0;
     for (key, value) in entries(annotations) {
@@ -32,7 +29,6 @@ pub(super) fn validate_annotations(errors: &mut Errors, annotations: &Value, at:
     }
 }
 
-/// Validates a label selector.
 pub(super) fn validate(errors: &mut Errors, selector: &Value, at: &Path<'_>) {
     validate_labels(errors, &selector["matchLabels"], &at.child("matchLabels"));
     let expressions = at.child("matchExpressions");
@@ -61,12 +57,6 @@ pub(super) fn validate(errors: &mut Errors, selector: &Value, at: &Path<'_>) {
     }
 }
 
-/// The selector as messages show it.
-pub(super) fn shown(selector: &Value) -> Bad {
-    Bad::raw(dump::wire("meta.LabelSelector", selector))
-}
-
-/// Whether the selector selects everything.
 pub(super) fn is_empty(selector: &Value) -> bool {
     size(&selector["matchLabels"]) == 0 && list(&selector["matchExpressions"]).is_empty()
 }

@@ -2,42 +2,35 @@
 
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Env, FieldError, NameRule,
-    behaviour::{Behaviour, behaviour},
-    canonical::canonicalize,
+    Env, FieldError,
+    behaviour::Behaviour,
     errors::{Errors, Path},
-    selectors, service_validation, strategy,
-    table::{age, name},
+    service_validation, strategy,
+    table::or,
     value::{child, for_each_object_in_list, insert_default, int, list, object, take, text, with_object_in_field, yes},
 };
 
-/// `services`.
-pub(super) const SERVICE: Behaviour = behaviour!("core.Service", plain,
-    default: default,
-    prepare_create: prepare_create,
-    prepare_update: prepare_update,
-    validate_create: |service| service_validation::validate(service, &Value::Null).into_list(),
-    validate_update: service_validation::validate_update,
-    validate_status: service_validation::validate_status,
-    field: |service, field| match field {
-        "spec.clusterIP" => Some(text(&service["spec"]["clusterIP"]).to_owned()),
-        "spec.type" => Some(text(&service["spec"]["type"]).to_owned()),
-        _ => None,
-    },
-    field_labels: true,
-    create_on_update: true,
-    name: NameRule::Label,
-    row: row,
-);
+pub(super) fn service() -> Behaviour {
+    Behaviour {
+        default: Some(default),
+        prepare_create: Some(prepare_create),
+        prepare_update: Some(prepare_update),
+        validate: Some(service_validation::validate),
+        validate_status: Some(service_validation::validate_status),
+        cell: Some(|service, _, column| match column {
+            "External-IP" => Some(external_cell(service).into()),
+            "Port(s)" => Some(ports_cell(list(&service["spec"]["ports"])).into()),
+            _ => None,
+        }),
+        ..Behaviour::default()
+    }
+}
 
 fn default(service: &mut Value) {
-    canonicalize("core.Service", service);
     with_object_in_field(object(service), "spec", |spec| {
-        insert_default(spec, "sessionAffinity", "None");
         if word(spec, "sessionAffinity") == "None" {
             spec.remove("sessionAffinityConfig");
         } else if spec.get("sessionAffinityConfig").is_none_or(|config| config["clientIP"]["timeoutSeconds"].is_null())
@@ -45,9 +38,7 @@ fn default(service: &mut Value) {
             let config = json!({"clientIP": {"timeoutSeconds": 10_800}});
             spec.insert("sessionAffinityConfig".to_owned(), config);
         }
-        insert_default(spec, "type", "ClusterIP");
         for_each_object_in_list(spec, "ports", |port| {
-            insert_default(port, "protocol", "TCP");
             let unset = port.get("targetPort").is_none_or(|target| *target == 0 || *target == "");
             if unset {
                 let number = port.get("port").cloned().unwrap_or_default();
@@ -113,7 +104,7 @@ fn needs_node_ports(spec: &Map<String, Value>) -> bool {
 }
 
 fn prepare_create(service: &mut Value, _: &Env<'_>) {
-    strategy::create("core.Service", service, false);
+    strategy::create("core/v1.Service", service, false);
     normalize_cluster_ips(service, &Value::Null);
     allocate(service, &|_| false);
 }
@@ -178,42 +169,34 @@ fn keep_allocated(new: &mut Value, old: &Value) {
 
 /// What made sense for the old type only goes, unless a client set it anew.
 fn drop_by_type(new: &mut Value, old: &Value) {
-    let before = old["spec"].clone();
-    let Value::Object(held) = &before else { return };
+    let Value::Object(held) = &old["spec"] else { return };
     let spec = child(new, "spec");
-    if needs_cluster_ip(held) && !needs_cluster_ip(spec) && spec.get("clusterIPs") == held.get("clusterIPs") {
-        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-            spec.remove(field);
-        }
-    }
-    if needs_node_ports(held) && !needs_node_ports(spec) && spec.get("ports") == held.get("ports") {
+    let is_balanced: Needs = |spec| word(spec, "type") == "LoadBalancer";
+    let groups: [(Needs, &[&str]); 6] = [
+        (needs_cluster_ip, &["clusterIPs", "clusterIP", "ipFamilies", "ipFamilyPolicy"]),
+        (needs_cluster_ip, &["internalTrafficPolicy"]),
+        (is_balanced, &["allocateLoadBalancerNodePorts"]),
+        (is_balanced, &["loadBalancerClass"]),
+        (|spec| needs_health_check(&Value::Object(spec.clone())), &["healthCheckNodePort"]),
+        (is_external, &["externalTrafficPolicy"]),
+    ];
+    let goes = |needs: Needs, spec: &Map<String, Value>, field: &str| {
+        needs(held) && !needs(spec) && spec.get(field) == held.get(field)
+    };
+    let gone: Vec<&str> = groups
+        .into_iter()
+        .filter(|(needs, fields)| goes(*needs, spec, fields[0]))
+        .flat_map(|(_, fields)| fields.iter().copied())
+        .collect();
+    if goes(needs_node_ports, spec, "ports") {
         for_each_object_in_list(spec, "ports", |port| {
             port.remove("nodePort");
         });
     }
-    let (checked, checks) = (needs_health_check(&before), needs_health_check(&Value::Object(spec.clone())));
-    if checked && !checks && spec.get("healthCheckNodePort") == held.get("healthCheckNodePort") {
-        spec.remove("healthCheckNodePort");
-    }
-    let balanced = word(held, "type") == "LoadBalancer" && word(spec, "type") != "LoadBalancer";
-    if balanced {
-        for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
-            if spec.get(field) == held.get(field) {
-                spec.remove(field);
-            }
-        }
-    }
-    if needs_cluster_ip(held)
-        && !needs_cluster_ip(spec)
-        && spec.get("internalTrafficPolicy") == held.get("internalTrafficPolicy")
-    {
-        spec.remove("internalTrafficPolicy");
-    }
-    if is_external(held) && !is_external(spec) && spec.get("externalTrafficPolicy") == held.get("externalTrafficPolicy")
-    {
-        spec.remove("externalTrafficPolicy");
-    }
+    spec.retain(|field, _| !gone.contains(&field.as_str()));
 }
+
+type Needs = fn(&Map<String, Value>) -> bool;
 
 /// Something a Service may hold alone in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -348,6 +331,15 @@ fn free_port(seed: u64, used: &BTreeSet<u16>, taken: &dyn Fn(Allocated) -> bool)
     (0..count).map(nth).find(free).unwrap_or_else(|| nth(0))
 }
 
+/// Addresses, or else host names, of a load balancer in front of a Service or Ingress.
+pub(super) fn ingress_points(object: &Value) -> BTreeSet<&str> {
+    list(&object["status"]["loadBalancer"]["ingress"])
+        .iter()
+        .map(|point| or(text(&point["ip"]), text(&point["hostname"])))
+        .filter(|address| !address.is_empty())
+        .collect()
+}
+
 fn external_cell(service: &Value) -> String {
     let spec = &service["spec"];
     let external: Vec<&str> = list(&spec["externalIPs"]).iter().map(text).collect();
@@ -355,14 +347,7 @@ fn external_cell(service: &Value) -> String {
         "ClusterIP" | "NodePort" if external.is_empty() => "<none>".to_owned(),
         "ClusterIP" | "NodePort" => external.join(","),
         "LoadBalancer" => {
-            let balancer: BTreeSet<&str> =
-                list(&service["status"]["loadBalancer"]["ingress"])
-                    .iter()
-                    .map(|ingress| {
-                        if text(&ingress["ip"]).is_empty() { text(&ingress["hostname"]) } else { text(&ingress["ip"]) }
-                    })
-                    .filter(|address| !address.is_empty())
-                    .collect();
+            let balancer = ingress_points(service);
             let all: Vec<&str> = balancer.into_iter().chain(external).collect();
             if all.is_empty() { "<pending>".to_owned() } else { all.join(",") }
         }
@@ -382,23 +367,13 @@ fn ports_cell(ports: &[Value]) -> String {
     if shown.is_empty() { "<none>".to_owned() } else { shown.join(",") }
 }
 
-fn row(service: &Value, now: Timestamp) -> Vec<Value> {
-    let spec = &service["spec"];
-    let address = spec["clusterIPs"][0].as_str().unwrap_or("<none>");
-    vec![
-        name(service),
-        text(&spec["type"]).into(),
-        address.into(),
-        external_cell(service).into(),
-        ports_cell(list(&spec["ports"])).into(),
-        age(service, now),
-        selectors::labels_cell(&spec["selector"]).into(),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Logic as _, *};
+
+    fn set_defaults(service: &mut Value) {
+        crate::kinds::builtin().iter().find(|kind| kind.kind == "Service").unwrap().default(service);
+    }
 
     #[test]
     fn allocates_what_is_free_and_nothing_else() {
@@ -407,7 +382,7 @@ mod tests {
                 "metadata": {"name": "s", "uid": "u"},
                 "spec": {"type": "NodePort", "ports": [{"port": 1}, {"port": 2}]},
             });
-            default(&mut service);
+            set_defaults(&mut service);
             service
         };
         let mut first = service();
@@ -432,11 +407,11 @@ mod tests {
     #[test]
     fn leaves_headless_and_external_services_without_addresses() {
         let mut headless = json!({"metadata": {}, "spec": {"clusterIP": "None"}});
-        default(&mut headless);
+        set_defaults(&mut headless);
         allocate(&mut headless, &|_| false);
         assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
         let mut named = json!({"metadata": {}, "spec": {"type": "ExternalName", "externalName": "a.b"}});
-        default(&mut named);
+        set_defaults(&mut named);
         allocate(&mut named, &|_| false);
         assert!(named["spec"].get("clusterIP").is_none());
     }

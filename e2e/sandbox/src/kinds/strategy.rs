@@ -19,7 +19,6 @@ fn empty_status(id: &str) -> Option<Value> {
     }
 }
 
-/// Strategy on create.
 pub(super) fn create(id: &str, new: &mut Value, counted: bool) {
     if let Some(status) = empty_status(id) {
         object(new).insert("status".to_owned(), status);
@@ -29,7 +28,6 @@ pub(super) fn create(id: &str, new: &mut Value, counted: bool) {
     }
 }
 
-/// Strategy on update of the main resource.
 pub(super) fn update(id: &str, new: &mut Value, old: &Value, counted: bool) {
     if schema().find(id).is_some_and(|structure| structure.field("status").is_some()) {
         take(new, old, "status");
@@ -40,7 +38,6 @@ pub(super) fn update(id: &str, new: &mut Value, old: &Value, counted: bool) {
     }
 }
 
-/// Strategy on update of `/status`.
 pub(super) fn status(id: &str, new: &mut Value, old: &Value) {
     let Some(structure) = schema().find(id) else { return };
     for field in &structure.fields {
@@ -60,7 +57,6 @@ fn content_differs(new: &Value, old: &Value) -> bool {
     content(new, old) || content(old, new)
 }
 
-/// Sets `metadata.generation`.
 pub(super) fn set_generation(new: &mut Value, generation: i64) {
     child(new, "metadata").insert("generation".to_owned(), generation.into());
 }

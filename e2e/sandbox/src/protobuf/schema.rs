@@ -1,6 +1,8 @@
-//! The messages of the API, as `data/protobuf-1.36.txt` describes them.
+//! The messages of the API: the structures of the schema by their numbers, and those that are not an object in JSON.
 
 use std::{collections::BTreeMap, sync::LazyLock};
+
+use crate::kinds::wire::{self, WireField};
 
 /// How often a field occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +25,6 @@ pub(super) enum Type {
     Int,
     Double,
     Bytes,
-    /// A message, as its index in the schema.
     Message(usize),
 }
 
@@ -49,32 +50,28 @@ pub(super) enum Special {
     MicroTime,
     /// A message with the bytes of a JSON value.
     Json,
-    /// A list of strings with a type of its own.
     Strings,
-    /// A schema, or whether anything is allowed.
     SchemaOrBool,
-    /// A schema, or a list of schemas.
     SchemaOrSchemas,
-    /// A schema, or a list of names.
     SchemaOrNames,
 }
 
-impl Special {
-    fn of(name: &str) -> Option<Self> {
-        Some(match name {
-            "resource.Quantity" => Self::Quantity,
-            "intstr.IntOrString" => Self::IntOrString,
-            "meta/v1.Time" => Self::Time,
-            "meta/v1.MicroTime" => Self::MicroTime,
-            "runtime.RawExtension" | "meta/v1.FieldsV1" | "apiextensions/v1.JSON" => Self::Json,
-            "apiextensions/v1.JSONSchemaPropsOrBool" => Self::SchemaOrBool,
-            "apiextensions/v1.JSONSchemaPropsOrArray" => Self::SchemaOrSchemas,
-            "apiextensions/v1.JSONSchemaPropsOrStringArray" => Self::SchemaOrNames,
-            name if name.ends_with(".ExtraValue") => Self::Strings,
-            _ => return None,
-        })
-    }
-}
+/// Messages that are not an object in JSON, by name.
+const SPECIAL: [(&str, Special); 13] = [
+    ("resource.Quantity", Special::Quantity),
+    ("intstr.IntOrString", Special::IntOrString),
+    ("meta/v1.Time", Special::Time),
+    ("meta/v1.MicroTime", Special::MicroTime),
+    ("runtime.RawExtension", Special::Json),
+    ("meta/v1.FieldsV1", Special::Json),
+    ("apiextensions/v1.JSON", Special::Json),
+    ("apiextensions/v1.JSONSchemaPropsOrBool", Special::SchemaOrBool),
+    ("apiextensions/v1.JSONSchemaPropsOrArray", Special::SchemaOrSchemas),
+    ("apiextensions/v1.JSONSchemaPropsOrStringArray", Special::SchemaOrNames),
+    ("authentication/v1.ExtraValue", Special::Strings),
+    ("authorization/v1.ExtraValue", Special::Strings),
+    ("certificates/v1.ExtraValue", Special::Strings),
+];
 
 /// The fields of a message, in the order of their numbers.
 #[derive(Debug)]
@@ -83,86 +80,63 @@ pub(super) enum Message {
     Special(Special),
 }
 
-/// All messages.
 #[derive(Debug)]
 pub(super) struct Schema {
     messages: Vec<Message>,
     names: BTreeMap<String, usize>,
 }
 
-pub(super) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::parse(TEXT));
-
-const TEXT: &str = include_str!("../data/protobuf-1.36.txt");
+pub(super) static SCHEMA: LazyLock<Schema> = LazyLock::new(Schema::load);
 
 impl Schema {
-    fn parse(text: &'static str) -> Self {
-        let mut schema = Self { messages: Vec::new(), names: BTreeMap::new() };
-        for name in text.lines().filter(|line| !line.starts_with(' ')) {
-            schema.add(name);
+    fn load() -> Self {
+        let structures = wire::messages();
+        let all = structures.iter().map(|(name, _)| *name).chain(SPECIAL.iter().map(|(name, _)| *name));
+        let names = all.enumerate().map(|(id, name)| (name.to_owned(), id)).collect();
+        let mut schema = Self { messages: Vec::new(), names };
+        for (_, fields) in structures {
+            let mut fields: Vec<Field> = fields.iter().filter_map(|field| schema.field(field)).collect();
+            fields.sort_by_key(|field| field.number);
+            schema.messages.push(Message::Fields(fields));
         }
-        let mut current = "";
-        for line in text.lines() {
-            let Some(field) = line.strip_prefix(' ') else {
-                current = line;
-                continue;
-            };
-            let Some(field) = schema.parse_field(current, field) else { continue };
-            if let Some(id) = schema.find(current)
-                && let Some(Message::Fields(fields)) = schema.messages.get_mut(id)
-            {
-                let at = fields.partition_point(|other| other.number < field.number);
-                fields.insert(at, field);
-            }
-        }
+        schema.messages.extend(SPECIAL.iter().map(|(_, special)| Message::Special(*special)));
         schema
     }
 
-    fn add(&mut self, name: &str) -> usize {
-        let message = Special::of(name).map_or_else(|| Message::Fields(Vec::new()), Message::Special);
-        self.names.insert(name.to_owned(), self.messages.len());
-        self.messages.push(message);
-        self.messages.len() - 1
-    }
-
-    fn parse_field(&mut self, message: &str, line: &'static str) -> Option<Field> {
-        let mut words = line.split(' ');
-        let (number, name, kind) = (words.next()?.parse().ok()?, words.next()?, words.next()?);
-        let (many, kind) = match kind.as_bytes().first()? {
-            b'*' => (Many::List, &kind[1..]),
-            b'%' => (Many::Map, &kind[1..]),
-            b'?' => (Many::Optional, &kind[1..]),
-            _ => (Many::One, kind),
+    fn field(&self, field: &WireField) -> Option<Field> {
+        let (many, kind) = match &field.kind {
+            wire::Type::Optional(inner) => (Many::Optional, &**inner),
+            wire::Type::List(inner) => (Many::List, &**inner),
+            wire::Type::Map(inner) => (Many::Map, &**inner),
+            kind => (if field.present { Many::Optional } else { Many::One }, kind),
         };
         let kind = match kind {
-            "s" => Type::String,
-            "b" => Type::Bool,
-            "i" => Type::Int,
-            "d" => Type::Double,
-            "y" => Type::Bytes,
-            other => {
-                let full = match other.strip_prefix('@') {
-                    Some(local) => format!("{}.{local}", message.rsplit_once('.')?.0),
-                    None => other.to_owned(),
-                };
-                // Messages that are not an object in JSON are not described; they are known by their names.
-                let special = Special::of(&full).is_some();
-                Type::Message(self.find(&full).or_else(|| special.then(|| self.add(&full)))?)
-            }
+            wire::Type::String(_) => Type::String,
+            wire::Type::Bool => Type::Bool,
+            wire::Type::Int(_) => Type::Int,
+            wire::Type::Float => Type::Double,
+            wire::Type::Bytes => Type::Bytes,
+            wire::Type::Struct(id) => Type::Message(*id),
+            wire::Type::Time => Type::Message(self.find("meta/v1.Time")?),
+            wire::Type::Micro => Type::Message(self.find("meta/v1.MicroTime")?),
+            wire::Type::Quantity => Type::Message(self.find("resource.Quantity")?),
+            wire::Type::IntOrString => Type::Message(self.find("intstr.IntOrString")?),
+            wire::Type::Any(message) => Type::Message(self.find(message)?),
+            // Lists of strings in a map have a type of their own, the same in three groups.
+            wire::Type::List(_) => Type::Message(self.find("authentication/v1.ExtraValue")?),
+            wire::Type::Optional(_) | wire::Type::Map(_) => return None,
         };
-        Some(Field { number, name, many, kind })
+        Some(Field { number: field.number, name: field.name, many, kind })
     }
 
-    /// The index of a message.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
         self.names.get(name).copied()
     }
 
-    /// The message of an index that [`Schema::find`] or a field gave.
     pub(super) fn message(&self, id: usize) -> &Message {
         &self.messages[id]
     }
 
-    /// The index of the message of a kind.
     pub(super) fn of_kind(&self, api_version: &str, kind: &str) -> Result<usize, String> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let group = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) };
@@ -178,13 +152,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_is_a_message_or_a_field_of_a_known_type() {
-        let lines = TEXT.lines().filter(|line| line.starts_with(' ')).count();
-        let fields = SCHEMA.messages.iter().map(|message| match message {
-            Message::Fields(fields) => fields.len(),
-            Message::Special(_) => 0,
-        });
-        assert_eq!(fields.sum::<usize>(), lines - TEXT.matches("ExtraValue\n 1 ").count());
+    fn every_field_has_a_known_type() {
+        for (name, fields) in wire::messages() {
+            let Message::Fields(found) = SCHEMA.message(SCHEMA.find(name).unwrap()) else { panic!("{name}") };
+            assert_eq!(found.len(), fields.len(), "{name}");
+        }
     }
 
     #[test]
@@ -209,7 +181,6 @@ mod tests {
         use common::wire::{Cardinality, ValueType, ZeroMeaning};
         let id = SCHEMA.find(read.name).unwrap_or_else(|| panic!("{}", read.name));
         let Message::Fields(fields) = &SCHEMA.messages[id] else { panic!("{}", read.name) };
-        let structure = read.name.replacen("/v1.", ".", 1);
         assert_eq!(fields.len(), read.fields.len(), "{}", read.name);
         let mut compared = 1;
         for (field, own) in fields.iter().zip(read.fields) {
@@ -253,7 +224,7 @@ mod tests {
                 && own.cardinality == Cardinality::One
             {
                 assert_eq!(field.many == Many::Optional, own.zero_meaning == ZeroMeaning::PresentIfSet, "{at}");
-                if let Some(omits) = crate::kinds::omits_zero(&structure, own.name) {
+                if let Some(omits) = crate::kinds::omits_zero(read.name, own.name) {
                     assert_eq!(
                         omits && field.many == Many::One,
                         own.zero_meaning == ZeroMeaning::OmittedInJson,

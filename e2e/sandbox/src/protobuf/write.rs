@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn recorded_objects_read_as_they_were_written() {
         let mut kinds = BTreeSet::new();
-        for line in include_str!("../kinds/data/recorded.jsonl").lines() {
+        for line in include_str!("../../../goldens/kinds.jsonl").lines() {
             let recorded: Value = serde_json::from_str(line).unwrap();
             let mut object = recorded["response"]["body"].clone();
             let (Some(api_version), Some(kind)) = (object["apiVersion"].as_str(), object["kind"].as_str()) else {

@@ -6,6 +6,7 @@ use common::clock::Instant;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 
+use super::rules::without;
 use crate::{
     json::{annotation, at, condition, controller_uid, is_deleting, name, number, text, uid},
     scenario::{Invariant, Promise},
@@ -129,7 +130,6 @@ impl Schedule {
     }
 }
 
-/// The numbers that a field of a schedule names.
 fn field(text: &str, least: i8, most: i8) -> Option<BTreeSet<i8>> {
     let mut numbers = BTreeSet::new();
     for part in text.split(',') {
@@ -144,7 +144,6 @@ fn field(text: &str, least: i8, most: i8) -> Option<BTreeSet<i8>> {
     Some(numbers)
 }
 
-/// Whether a CronJob fires at a time.
 fn fires(cron: &Value, run: Timestamp) -> bool {
     let created = time(cron, "/metadata/creationTimestamp");
     created.zip(Schedule::of(cron)).is_some_and(|(created, schedule)| schedule.fires(created, run))
@@ -311,10 +310,7 @@ fn wishes_are_the_users(_: &World, logged: &Logged) -> Result<(), String> {
     let without_status = |object: &Value| {
         let mut object = object.clone();
         object["status"].take();
-        for field in ["resourceVersion", "managedFields"] {
-            object["metadata"][field].take();
-        }
-        object
+        without(&object, &[])
     };
     let is_changed = logged.resource() == CRON_JOBS && without_status(&before) != without_status(&after);
     if is_changed { Err("more than the status of the CronJob is written".to_owned()) } else { Ok(()) }
@@ -347,7 +343,6 @@ fn records_are_the_truth(world: &World) -> Result<(), String> {
 /// A time during which a CronJob was the same, up to its status.
 struct Era {
     from: Timestamp,
-    /// Its last state in this time.
     cron: Arc<Value>,
     to: Timestamp,
 }

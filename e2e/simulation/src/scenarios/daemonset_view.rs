@@ -8,15 +8,14 @@ use common::{
 };
 use serde_json::{Value, json};
 
-use super::availability::is_ready;
+use super::{availability::is_ready, rules::DAEMON_SETS};
 use crate::{
     json::{at, controller_uid, is_deleting, labels, name, selects, text, uid},
     stage::NAMESPACE,
     world::World,
 };
 
-pub(super) const CONTROLLER: &str = "daemonset-controller";
-pub(super) const DAEMON_SETS: &str = "daemonsets.apps";
+pub(super) const CONTROLLER: &str = DAEMON_SETS.controller;
 pub(super) const REVISIONS: &str = "controllerrevisions.apps";
 pub(super) const NODES: &str = "nodes";
 pub(super) const PODS: &str = "pods";
@@ -38,7 +37,6 @@ pub(super) fn has_finished(pod: &Value) -> bool {
     matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
-/// Whether a Pod neither terminates nor has finished.
 pub(super) fn runs(pod: &Value) -> bool {
     !is_deleting(pod) && !has_finished(pod)
 }
@@ -69,16 +67,6 @@ pub(super) fn pin(pod: &Value) -> Option<&str> {
     let wanted = |node: &str| json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]);
     let node = at(pod, TERMS)?.pointer("/0/matchFields/0/values/0")?.as_str()?;
     (at(pod, TERMS) == Some(&wanted(node))).then_some(node)
-}
-
-/// The states that a set may be taken to be in.
-pub(super) fn recent_sets<'a>(world: &'a World, set: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
-    world.recently(DAEMON_SETS, NAMESPACE, name(set)).filter(move |s| uid(s) == uid(set))
-}
-
-/// The Pods that a set controls.
-pub(super) fn pods<'a>(world: &'a World, set: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
-    world.list(PODS).filter(move |pod| controller_uid(pod) == uid(set))
 }
 
 /// What a set may do on a node.
@@ -122,7 +110,7 @@ pub(super) fn place(set: &Value, node: &Value) -> Place {
 pub(super) fn recent_places(world: &World, set: &Value, node: &str) -> (Option<Place>, Option<Place>) {
     let mut places = Vec::new();
     for state in world.recent(NODES, "", node) {
-        places.extend(recent_sets(world, set).map(|set| state.map(|node| place(set, node))));
+        places.extend(DAEMON_SETS.recent(world, set).map(|set| state.map(|node| place(set, node))));
     }
     (places.iter().max().copied().flatten(), places.iter().min().copied().flatten())
 }
@@ -161,7 +149,7 @@ pub(super) fn left_behind<'a>(world: &'a World, set: &'a Value) -> Option<&'a Ar
     let running = world.list(NODES).filter(|node| place(set, node) == Place::Runs);
     nodes.extend(running.map(|node| (name(node), Vec::new())));
     let desired = nodes.len();
-    for pod in pods(world, set).filter(|pod| !is_leaving(pod)) {
+    for pod in DAEMON_SETS.dependents_of(world, set).filter(|pod| !is_leaving(pod)) {
         nodes.entry(target(pod)).or_default().push(pod);
     }
     let surges = max_surge(set, desired) > 0;
@@ -213,12 +201,10 @@ pub(super) fn max_unavailable(set: &Value, desired: usize) -> i32 {
     if given == 0 && max_surge(set, desired) == 0 { 1 } else { given }
 }
 
-/// Whether a set may have a second Pod on a node.
 pub(super) fn may_surge(set: &Value) -> bool {
     max_surge(set, 1) > 0
 }
 
-/// When this controller itself asked for the deletion of a Pod.
 pub(super) fn deleted_by_the_controller(world: &World, pod: &Value) -> bool {
     let mut log = world.log().iter().rev().filter(|logged| logged.resource() == PODS && logged.write.name == name(pod));
     log.any(|logged| logged.deletes() && logged.by(CONTROLLER))
@@ -236,7 +222,6 @@ pub(super) fn always(world: &World, pod: &Value, test: impl Fn(&Value) -> bool) 
         && !(is_new() && created_by_user())
 }
 
-/// When a Pod was created.
 fn text_time(world: &World, pod: &Value) -> Option<Instant> {
     world.states(PODS, NAMESPACE, name(pod)).iter().find(|(_, state)| state.is_some()).map(|(when, _)| *when)
 }
@@ -251,5 +236,5 @@ pub(super) fn known_pods<'a>(
     let known = move |pod: &Value| {
         target(pod) == node && controller_uid(pod) == uid(set) && selects(set, SELECTOR, pod) && test(pod)
     };
-    pods(world, set).filter(move |pod| always(world, pod, known))
+    DAEMON_SETS.dependents_of(world, set).filter(move |pod| always(world, pod, known))
 }

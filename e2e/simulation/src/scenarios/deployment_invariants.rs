@@ -1,9 +1,10 @@
 //! What always holds of Deployments and their ReplicaSets, and what holds in the end, read off the API server's true state.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::rules::{self, says};
 use crate::{
     json::{annotation, at, condition, controller_uid, is_deleting, name, number, selects, text, uid},
     scenario::{Invariant, Promise},
@@ -11,14 +12,12 @@ use crate::{
     world::{Logged, World},
 };
 
-const CONTROLLER: &str = "deployment-controller";
-const DEPLOYMENTS: &str = "deployments.apps";
+const CONTROLLER: &str = rules::DEPLOYMENTS.controller;
+const DEPLOYMENTS: &str = rules::DEPLOYMENTS.owners;
 const REPLICA_SETS: &str = "replicasets.apps";
 const REVISION: &str = "deployment.kubernetes.io/revision";
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 const ROLLBACK: &str = "deprecated.deployment.rollback.to";
-/// What a live read before an adoption does not exclude: the time the answer and the patch take.
-const RECHECKED: Duration = Duration::from_secs(1);
 
 pub(super) const INVARIANTS: &[Invariant] = &[
     Invariant { name: "surge-is-bounded", claims: "DEPLOYMENT-29, DEPLOYMENT-81", check: surge_is_bounded },
@@ -82,8 +81,7 @@ impl<'a> SetWrite<'a> {
 
     /// The states the Deployment may be taken to be in.
     fn recent(&self, world: &'a World) -> Vec<&'a Arc<Value>> {
-        let of_uid = world.recently(DEPLOYMENTS, NAMESPACE, name(self.deployment));
-        of_uid.filter(|d| uid(d) == uid(self.deployment)).collect()
+        rules::DEPLOYMENTS.recent(world, self.deployment).collect()
     }
 
     /// Whether the write is part of scaling and not of a rollout: it tells the set of another wanted size.
@@ -108,12 +106,10 @@ fn size(set: Option<&Arc<Value>>) -> i64 {
     set.map_or(0, |set| number(set, "/spec/replicas"))
 }
 
-/// The ReplicaSets a Deployment controls.
 fn sets<'a>(world: &'a World, deployment: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
     world.list(REPLICA_SETS).filter(move |set| controller_uid(set) == uid(deployment))
 }
 
-/// maxSurge or maxUnavailable as a number.
 fn fencepost(deployment: &Value, field: &str, up: bool) -> i64 {
     let replicas = number(deployment, "/spec/replicas");
     let value = at(deployment, "/spec/strategy/rollingUpdate").and_then(|r| r.get(field));
@@ -145,13 +141,16 @@ fn is_paused(deployment: &Value) -> bool {
     deployment["spec"]["paused"] == true
 }
 
-/// Whether the set has the Deployment's template.
-fn is_new(set: &Value, deployment: &Value) -> bool {
+fn template_without_hash(set: &Value) -> Value {
     let mut template = set["spec"]["template"].clone();
     if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
         labels.remove("pod-template-hash");
     }
-    template == deployment["spec"]["template"]
+    template
+}
+
+fn is_new(set: &Value, deployment: &Value) -> bool {
+    template_without_hash(set) == deployment["spec"]["template"]
 }
 
 fn surge_is_bounded(world: &World, logged: &Logged) -> Result<(), String> {
@@ -301,25 +300,13 @@ fn only_the_finished_are_deleted(world: &World, logged: &Logged) -> Result<(), S
 }
 
 fn others_are_untouched(world: &World, logged: &Logged) -> Result<(), String> {
-    if !logged.by(CONTROLLER) || logged.resource() != REPLICA_SETS {
-        return Ok(());
+    rules::DEPLOYMENTS.others_stay(world, logged)?;
+    let is_lone = |set: Option<Arc<Value>>| set.is_some_and(|set| controller_uid(&set).is_empty());
+    let is_change = rules::DEPLOYMENTS.writes(logged) && !logged.creates();
+    if is_change && is_lone(logged.before()) && is_lone(logged.after()) {
+        return Err(format!("{} is written and nobody's", logged.write.name));
     }
-    let (Some(before), after) = (logged.before(), logged.after()) else { return Ok(()) };
-    let owner = controller_uid(&before);
-    if !owner.is_empty() {
-        let ours = world.by_uid(DEPLOYMENTS, owner).is_some();
-        return if ours { Ok(()) } else { Err(format!("{} is another controller's", name(&before))) };
-    }
-    let Some(after) = after else { return Err(format!("{} is deleted and nobody's", name(&before))) };
-    let adopter = controller_uid(&after);
-    let Some(deployment) = world.by_uid(DEPLOYMENTS, adopter) else {
-        return Err(format!("{} is adopted by who never was", name(&after)));
-    };
-    let states = world.within(DEPLOYMENTS, NAMESPACE, name(deployment), RECHECKED);
-    if !states.iter().flatten().any(|d| uid(d) == adopter && !is_deleting(d)) {
-        return Err(format!("{} is adopted by a Deployment that is gone or going", name(&after)));
-    }
-    Ok(())
+    rules::DEPLOYMENTS.only_the_living_adopt(world, logged)
 }
 
 fn pausing_pauses(world: &World, logged: &Logged) -> Result<(), String> {
@@ -406,14 +393,7 @@ fn one_set_a_template(world: &World, logged: &Logged) -> Result<(), String> {
 
 /// Whether two sets have one template, but for its hash.
 fn is_like(set: &Value, other: &Value) -> bool {
-    let template = |set: &Value| {
-        let mut template = set["spec"]["template"].clone();
-        if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
-            labels.remove("pod-template-hash");
-        }
-        template
-    };
-    template(set) == template(other)
+    template_without_hash(set) == template_without_hash(other)
 }
 
 fn pods_are_not_its_business(_: &World, logged: &Logged) -> Result<(), String> {
@@ -432,15 +412,8 @@ fn deployments_get_there(world: &World) -> Result<(), String> {
     for deployment in world.list(DEPLOYMENTS).filter(left_alone).filter(can_be_ready) {
         let (who, wanted) = (name(deployment), number(deployment, "/spec/replicas"));
         let wrong = |what: &str| Err(format!("Deployment {who}: {what}"));
-        if number(deployment, "/status/observedGeneration") != number(deployment, "/metadata/generation") {
-            return wrong("its newest generation is not observed");
-        }
-        for field in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
-            let is = number(deployment, &format!("/status/{field}"));
-            if is != wanted {
-                return wrong(&format!("status.{field} is {is} and should be {wanted}"));
-            }
-        }
+        let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"].map(|field| (field, wanted));
+        says(deployment, &counts)?;
         let reason = condition(deployment, "Progressing", "reason");
         if reason != "NewReplicaSetAvailable" {
             return wrong(&format!("it is rolled out and its reason is {reason:?}"));

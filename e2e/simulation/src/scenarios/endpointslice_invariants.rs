@@ -223,7 +223,6 @@ fn somebody_meddled(world: &World) -> bool {
     recent.into_iter().any(|logged| logged.by_user() && logged.resource() == SLICES)
 }
 
-/// The families of a Service.
 fn families_of(service: &Value) -> Vec<&str> {
     items(service, "/spec/ipFamilies").iter().filter_map(Value::as_str).collect()
 }

@@ -1,4 +1,4 @@
-//! What users do with objects that own others.
+//! Objects that own others: the suite, and what users do at any moment.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::gc_invariants::{INVARIANTS, PROMISES, references};
 use crate::{
     json::{annotation, is_deleting, name},
-    scenario::{Interference, Owner, Scenario, Step, Suite, What, after, settled},
+    scenario::{Interference, Suite, Target, What},
     world::{Id, World},
 };
 
@@ -18,7 +18,7 @@ pub(super) const SUITE: Suite = Suite {
     programs: &[&gc_controller::DEFINITION],
     tunes: TUNES,
     gates: &[],
-    scenarios,
+    text: include_str!("gc.txt"),
     invariants: &[INVARIANTS],
     promises: &[PROMISES],
     interferences: &[
@@ -39,215 +39,8 @@ const MAPS: &str = "configmaps";
 const SECRETS: &str = "secrets";
 const PODS: &str = "pods";
 const WIDGETS: &str = "widgets.sim.example.com";
-const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
-
 /// One that owns nothing and that nobody deletes.
 const KEEPER: &str = "keeper";
-/// The head of what is deleted.
-const ROOT: &str = "root";
-
-fn create(object: Value) -> Step {
-    after(0.1, What::Create(object))
-}
-
-fn map(name: &str) -> Step {
-    create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}))
-}
-
-fn secret(name: &str) -> Step {
-    create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}))
-}
-
-/// A Pod that takes two seconds to end.
-fn pod(name: &str) -> Step {
-    create(json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "labels": {"app": "gc"}, "annotations": {"sim/terminate-after": "2"}},
-        "spec": {"containers": [{"name": "c", "image": "img:1"}]}}))
-}
-
-fn widget(name: &str) -> Value {
-    json!({"apiVersion": "sim.example.com/v1", "kind": "Widget", "metadata": {"name": name}})
-}
-
-fn definition() -> Value {
-    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": WIDGETS},
-        "spec": {"group": "sim.example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema":
-                {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}})
-}
-
-/// An owner that is not to go before its dependent.
-fn blocked(resource: &'static str, name: &'static str) -> Owner {
-    Owner { resource, name, blocked: true }
-}
-
-/// An owner that may.
-fn free(resource: &'static str, name: &'static str) -> Owner {
-    Owner { resource, name, blocked: false }
-}
-
-fn own(resource: &str, name: &str, owners: &[Owner]) -> Step {
-    after(0.1, What::Own(resource.to_owned(), name.to_owned(), owners.to_vec()))
-}
-
-fn delete(resource: &str, name: &str, propagation: &str) -> What {
-    What::Delete(resource.to_owned(), name.to_owned(), json!({ "propagationPolicy": propagation }))
-}
-
-/// A ConfigMap that owns a Secret that owns two Pods.
-fn chain() -> Vec<Step> {
-    let both = [blocked(SECRETS, "middle")];
-    vec![
-        map(KEEPER),
-        map(ROOT),
-        secret("middle"),
-        own(SECRETS, "middle", &[blocked(MAPS, ROOT)]),
-        pod("leaf-1"),
-        own(PODS, "leaf-1", &both),
-        pod("leaf-2"),
-        own(PODS, "leaf-2", &both),
-    ]
-}
-
-/// A ConfigMap that owns two Secrets that both own one Pod.
-fn diamond() -> Vec<Step> {
-    vec![
-        map(KEEPER),
-        map(ROOT),
-        secret("left"),
-        own(SECRETS, "left", &[blocked(MAPS, ROOT)]),
-        secret("right"),
-        own(SECRETS, "right", &[blocked(MAPS, ROOT)]),
-        pod("bottom"),
-        own(PODS, "bottom", &[blocked(SECRETS, "left"), blocked(SECRETS, "right")]),
-    ]
-}
-
-/// A ConfigMap and a Secret that own each other, and a Pod that the Secret owns as well.
-fn cycle() -> Vec<Step> {
-    vec![
-        map(KEEPER),
-        map(ROOT),
-        secret("back"),
-        own(SECRETS, "back", &[blocked(MAPS, ROOT)]),
-        own(MAPS, ROOT, &[blocked(SECRETS, "back")]),
-        pod("leaf"),
-        own(PODS, "leaf", &[blocked(SECRETS, "back")]),
-    ]
-}
-
-fn with(mut steps: Vec<Step>, more: impl IntoIterator<Item = Step>) -> Vec<Step> {
-    steps.extend(more);
-    steps
-}
-
-fn scenarios() -> Vec<Scenario> {
-    vec![
-        Scenario {
-            name: "chain-background",
-            about: "an owner is deleted, and what it owns goes after it",
-            steps: with(chain(), [settled(delete(MAPS, ROOT, "Background"))]),
-        },
-        Scenario {
-            name: "chain-foreground",
-            about: "an owner is deleted, and what it owns goes before it",
-            steps: with(chain(), [settled(delete(MAPS, ROOT, "Foreground"))]),
-        },
-        Scenario {
-            name: "chain-orphan",
-            about: "an owner is deleted and what it owns stays; and then the same one below",
-            steps: with(chain(), [settled(delete(MAPS, ROOT, "Orphan")), settled(delete(SECRETS, "middle", "Orphan"))]),
-        },
-        Scenario {
-            name: "diamond-background",
-            about: "an object with two owners goes when both have",
-            steps: with(
-                diamond(),
-                [settled(delete(SECRETS, "left", "Background")), settled(delete(MAPS, ROOT, "Background"))],
-            ),
-        },
-        Scenario {
-            name: "diamond-foreground",
-            about: "an object whose owners both wait for it",
-            steps: with(diamond(), [settled(delete(MAPS, ROOT, "Foreground"))]),
-        },
-        Scenario {
-            name: "diamond-orphan",
-            about: "an object loses one of two owners, and stays when the other one goes without it",
-            steps: with(
-                diamond(),
-                [
-                    settled(delete(SECRETS, "left", "Foreground")),
-                    settled(delete(SECRETS, "right", "Orphan")),
-                    settled(delete(MAPS, ROOT, "Background")),
-                ],
-            ),
-        },
-        Scenario {
-            name: "cycle-background",
-            about: "two that own each other, of which one is deleted",
-            steps: with(cycle(), [settled(delete(MAPS, ROOT, "Background"))]),
-        },
-        Scenario {
-            name: "cycle-foreground",
-            about: "two that own each other and would wait for each other for ever",
-            steps: with(cycle(), [settled(delete(MAPS, ROOT, "Foreground"))]),
-        },
-        Scenario {
-            name: "cycle-orphan",
-            about: "two that own each other, of which one goes alone",
-            steps: with(cycle(), [settled(delete(MAPS, ROOT, "Orphan"))]),
-        },
-        Scenario {
-            name: "owner-recreated",
-            about: "an owner is replaced by another one of its name, which owns something else",
-            steps: with(
-                chain(),
-                [
-                    settled(delete(MAPS, ROOT, "Background")),
-                    after(0.001, map(ROOT).what),
-                    secret("other"),
-                    own(SECRETS, "other", &[blocked(MAPS, ROOT)]),
-                ],
-            ),
-        },
-        Scenario {
-            name: "mistaken",
-            about: "references to owners that never were, or are of another kind, beside right ones",
-            steps: vec![
-                map(KEEPER),
-                map(ROOT),
-                secret("good"),
-                own(SECRETS, "good", &[free(MAPS, ROOT)]),
-                create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "lost", "ownerReferences":
-                    [{"apiVersion": "v1", "kind": "ConfigMap", "name": ROOT, "uid": "00000000-0000-0000-0000-000000000001"}]}})),
-                create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "stuck", "ownerReferences":
-                    [{"apiVersion": "example.com/v1", "kind": "Nothing", "name": ROOT, "uid": "00000000-0000-0000-0000-000000000002"}]}})),
-                settled(What::merge(MAPS, ROOT, json!({"metadata": {"labels": {"note": "stays"}}}))),
-            ],
-        },
-        Scenario {
-            name: "definition",
-            about: "a kind is removed with all of its objects, and comes again",
-            steps: vec![
-                map(KEEPER),
-                create(definition()),
-                settled(What::Create(widget(ROOT))),
-                secret("below"),
-                own(SECRETS, "below", &[blocked(WIDGETS, ROOT)]),
-                create(widget("leaf")),
-                own(WIDGETS, "leaf", &[blocked(SECRETS, "below")]),
-                settled(delete(DEFINITIONS, WIDGETS, "Background")),
-                settled(What::Create(definition())),
-                settled(What::Create(widget(ROOT))),
-                create(widget("leaf")),
-                own(WIDGETS, "leaf", &[blocked(WIDGETS, ROOT)]),
-                settled(delete(WIDGETS, ROOT, "Foreground")),
-            ],
-        },
-    ]
-}
-
 /// One of the objects that have an owner and are not being deleted.
 fn dependent(world: &World, luck: u64) -> Option<(Id, Value)> {
     let owned = |(id, object): &(&Id, &std::sync::Arc<Value>)| {
@@ -274,7 +67,6 @@ fn keep(world: &World, luck: u64) -> Vec<(Duration, What)> {
     vec![change(&id, json!({"metadata": {"ownerReferences": all}}))]
 }
 
-/// A dependent loses its owners.
 fn release(world: &World, luck: u64) -> Vec<(Duration, What)> {
     let dependent = dependent(world, luck).into_iter();
     dependent.map(|(id, _)| change(&id, json!({"metadata": {"ownerReferences": null}}))).collect()
@@ -305,5 +97,5 @@ fn touch(world: &World, luck: u64) -> Vec<(Duration, What)> {
 fn delete_one(world: &World, luck: u64) -> Vec<(Duration, What)> {
     let Some((id, _)) = dependent(world, luck) else { return Vec::new() };
     let propagation = ["Background", "Foreground", "Orphan"][usize::try_from(luck >> 8).unwrap_or(0) % 3];
-    vec![(Duration::ZERO, delete(&id.0, &id.2, propagation))]
+    vec![(Duration::ZERO, What::Delete(Target::new(&id.0, &id.2), json!({ "propagationPolicy": propagation })))]
 }

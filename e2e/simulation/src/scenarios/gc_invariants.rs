@@ -29,7 +29,6 @@ pub(super) const INVARIANTS: &[Invariant] = &[
 pub(super) const PROMISES: &[Promise] =
     &[Promise { name: "nothing-is-left", claims: "GC-20, GC-21, GC-47, GC-55", check: nothing_is_left }];
 
-/// The references of an object to its owners.
 pub(super) fn references(object: &Value) -> &[Value] {
     at(object, "/metadata/ownerReferences").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -39,7 +38,6 @@ fn has(object: &Value, finalizer: &str) -> bool {
     all.is_some_and(|all| all.iter().any(|f| f == finalizer))
 }
 
-/// A write of the collector.
 fn written(logged: &Logged) -> bool {
     logged.by(CONTROLLER) && logged.resource() != "events"
 }

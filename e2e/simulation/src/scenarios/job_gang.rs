@@ -1,6 +1,6 @@
 //! Jobs whose Pods are scheduled as a gang: gate `WorkloadWithJob`.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     job::{self, SUITE},
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     json::{controller_uid, name, text, uid},
-    scenario::{Invariant, Scenario, Step, Suite, When, settled},
+    scenario::{Invariant, Suite},
     stage::NAMESPACE,
     world::{Logged, World},
 };
@@ -21,7 +21,6 @@ const GROUPS: &str = "podgroups.scheduling.k8s.io";
 pub(super) const GANG: Suite = Suite {
     name: "job-gang",
     gates: &[("GenericWorkload", true), ("WorkloadWithJob", true)],
-    scenarios,
     invariants: &[INVARIANTS, GANGS],
     interferences: job::INTERFERENCES_WITH_GANGS,
     ..SUITE
@@ -31,39 +30,6 @@ const GANGS: &[Invariant] = &[
     Invariant { name: "gangs-are-made-once", claims: "JOB-64", check: made_once },
     Invariant { name: "members-name-their-group", claims: "JOB-64", check: named_by_members },
 ];
-
-fn gang(pods: Value, spec: Value) -> Value {
-    let mut all = json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"});
-    all.as_object_mut().into_iter().for_each(|all| all.extend(spec.as_object().cloned().unwrap_or_default()));
-    job::job(pods, all)
-}
-
-fn scenarios() -> Vec<Scenario> {
-    vec![
-        Scenario {
-            name: "gang",
-            about: "a gang of three, of whom one fails first",
-            // Each Pod works for longer than faults keep another one from being created: all indexes are done when the Job fails.
-            steps: vec![job::create(gang(
-                json!({"sim/exit": "0", "sim/exit-index-1": "1", "sim/after": "240", "sim/terminate-after": "2"}),
-                json!({"backoffLimit": 1}),
-            ))],
-        },
-        Scenario {
-            name: "gang-suspended",
-            about: "a gang that is suspended when it is made, runs, is suspended, and runs again",
-            steps: vec![
-                job::create(gang(job::working(job::LONG), json!({"suspend": true}))),
-                settled(job::spec(json!({"suspend": false}))),
-                Step {
-                    when: When::Shows(JOBS, job::SUM, "/status/ready", 3),
-                    what: job::spec(json!({"suspend": true})),
-                },
-                settled(job::spec(json!({"suspend": false}))),
-            ],
-        },
-    ]
-}
 
 fn made_once(world: &World, logged: &Logged) -> Result<(), String> {
     let kinds = [WORKLOADS, GROUPS];

@@ -13,9 +13,12 @@ use std::{
 use common::clock::Instant;
 use serde_json::Value;
 
-use super::job_reads::{
-    CONTROLLER, JOBS, LISTS, MANAGED_BY, PODS, index, indexes, is_finished, is_ignored, is_indexed, is_over,
-    is_tracked, is_true, named, only_replaces_failed, status_write, untracks,
+use super::{
+    job_reads::{
+        CONTROLLER, JOBS, LISTS, MANAGED_BY, PODS, index, indexes, is_finished, is_ignored, is_indexed, is_over,
+        is_tracked, is_true, named, only_replaces_failed, untracks,
+    },
+    rules,
 };
 use crate::{
     json::{controller_uid, is_deleting, name, number, selects, text, uid},
@@ -61,7 +64,6 @@ fn fate(job: &Value, pod: &Value) -> Fate {
 #[derive(Default)]
 struct History {
     job: Option<Arc<Value>>,
-    /// The states of each Pod, by uid.
     pods: BTreeMap<String, Vec<(Instant, Arc<Value>)>>,
     /// When the status first named a Pod, and the Job as it was then.
     named: BTreeMap<String, (Instant, Arc<Value>)>,
@@ -183,7 +185,12 @@ pub(super) fn counts_what_became_of_pods(world: &World) -> Result<(), String> {
 pub(super) fn counts_are_the_truth(world: &World) -> Result<(), String> {
     for job in world.list(JOBS).filter(|job| text(job, MANAGED_BY).is_empty()) {
         let (mut counters, who) = (BTreeMap::new(), name(job));
-        for (before, after) in world.log().iter().filter_map(status_write).filter(|(_, after)| uid(after) == uid(job)) {
+        for (before, after) in world
+            .log()
+            .iter()
+            .filter_map(|logged| rules::JOBS.status(logged))
+            .filter(|(_, after)| uid(after) == uid(job))
+        {
             for list in LISTS {
                 let left = named(&before, list).difference(&named(&after, list)).count() as i64;
                 *counters.entry(list).or_insert(0) += left;

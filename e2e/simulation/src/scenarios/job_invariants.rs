@@ -10,11 +10,11 @@ use serde_json::Value;
 use super::{
     job_history,
     job_reads::{
-        CONTROLLER, ENDS, INDEX, INDEX_FAILURES, JOBS, LEDGER, LISTS, MANAGED_BY, PODS, RECHECKED, SHORT, active,
-        all_pods, counted, index, indexes, is_active, is_decided, is_finished, is_ignored, is_indexed, is_over,
-        is_suspended, is_tracked, is_true, job_of, named, only_replaces_failed, pod_write, pods, recent_jobs,
-        recent_pods, status_write, untracks,
+        CONTROLLER, ENDS, INDEX, INDEX_FAILURES, JOBS, LEDGER, LISTS, MANAGED_BY, PODS, SHORT, active, all_pods,
+        counted, index, indexes, is_active, is_decided, is_finished, is_ignored, is_indexed, is_over, is_suspended,
+        is_tracked, is_true, named, only_replaces_failed, recent_pods, untracks,
     },
+    rules,
 };
 use crate::{
     json::{annotation, at, condition, controller, controller_uid, is_deleting, name, number, selects, text, uid},
@@ -65,7 +65,7 @@ pub(super) const PROMISES: &[Promise] = &[
 ];
 
 fn counts_each_pod_once(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((before, after)) = status_write(logged) else { return Ok(()) };
+    let Some((before, after)) = rules::JOBS.status(logged) else { return Ok(()) };
     let (counted, who) = (counted(world, &after), name(&after));
     for list in LISTS {
         let (old, new) = (named(&before, list), named(&after, list));
@@ -97,7 +97,7 @@ fn counts_each_pod_once(world: &World, logged: &Logged) -> Result<(), String> {
 
 /// What a status says for the first time is true of the Pods it is about.
 fn counts_what_happened(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((before, job)) = status_write(logged) else { return Ok(()) };
+    let Some((before, job)) = rules::JOBS.status(logged) else { return Ok(()) };
     let (who, indexed) = (name(&job), is_indexed(&job));
     for list in LISTS {
         for uid in named(&job, list).difference(&named(&before, list)) {
@@ -144,14 +144,14 @@ fn is_deleted_unfinished_by_controller(world: &World, pod: &Value) -> bool {
 
 /// Whether a Pod is going and counts as failed because of that.
 fn goes(world: &World, job: &Value, pod: &Value) -> bool {
-    let replaces_all = recent_jobs(world, job).any(|job| !only_replaces_failed(job));
+    let replaces_all = rules::JOBS.recent(world, job).any(|job| !only_replaces_failed(job));
     replaces_all && is_deleting(pod)
 }
 
 /// A Pod that is over, or goes and counts as failed, loses its finalizer once the status names it, or if it does not count.
 fn finalizers_go_last(world: &World, logged: &Logged) -> Result<(), String> {
     let Some(pod) = untracks(logged) else { return Ok(()) };
-    let Some(job) = job_of(world, &pod) else { return Ok(()) };
+    let Some(job) = rules::JOBS.owner(world, &pod) else { return Ok(()) };
     let Some(now) = world.get(JOBS, NAMESPACE, name(job)).filter(|now| uid(now) == uid(job)) else { return Ok(()) };
     if is_deleting(now) || is_finished(now) {
         return Ok(());
@@ -189,7 +189,7 @@ fn is_spared(world: &World, job: &Value) -> bool {
 
 /// What is counted cannot be taken back: the finalizer is gone by then.
 fn finalizers_go_before_it_counts(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((before, after)) = status_write(logged) else { return Ok(()) };
+    let Some((before, after)) = rules::JOBS.status(logged) else { return Ok(()) };
     for list in LISTS {
         for uid in named(&before, list).difference(&named(&after, list)) {
             if let Some(pod) = world.list(PODS).find(|pod| self::uid(pod) == *uid && is_tracked(pod)) {
@@ -201,7 +201,7 @@ fn finalizers_go_before_it_counts(world: &World, logged: &Logged) -> Result<(), 
 }
 
 fn lists_are_sound(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some((_, job)) = status_write(logged) else { return Ok(()) };
+    let Some((_, job)) = rules::JOBS.status(logged) else { return Ok(()) };
     let (succeeded, failed) = (named(&job, "succeeded"), named(&job, "failed"));
     if let Some(both) = succeeded.intersection(&failed).next() {
         return Err(format!("{}: Pod {both} is named as both", name(&job)));
@@ -216,15 +216,14 @@ fn lists_are_sound(_: &World, logged: &Logged) -> Result<(), String> {
     Ok(())
 }
 
-/// No status names more Pods than it may.
 fn lists_are_short(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some((_, job)) = status_write(logged) else { return Ok(()) };
+    let Some((_, job)) = rules::JOBS.status(logged) else { return Ok(()) };
     let names: usize = LISTS.iter().map(|list| named(&job, list).len()).sum();
     if names > SHORT { Err(format!("{} names {names} Pods", name(&job))) } else { Ok(()) }
 }
 
 fn the_end_is_announced(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some((before, job)) = status_write(logged) else { return Ok(()) };
+    let Some((before, job)) = rules::JOBS.status(logged) else { return Ok(()) };
     for (interim, terminal) in ENDS {
         if !is_true(&job, terminal) || is_true(&before, terminal) {
             continue;
@@ -245,7 +244,7 @@ fn the_end_is_announced(_: &World, logged: &Logged) -> Result<(), String> {
 }
 
 fn the_end_is_final(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some((before, after)) = status_write(logged) else { return Ok(()) };
+    let Some((before, after)) = rules::JOBS.status(logged) else { return Ok(()) };
     for kind in ENDS.iter().flat_map(|(interim, terminal)| [interim, terminal]) {
         let same = ["status", "reason", "message", "lastTransitionTime"]
             .iter()
@@ -264,33 +263,26 @@ fn the_end_is_final(_: &World, logged: &Logged) -> Result<(), String> {
     Ok(())
 }
 
-/// The Pod that is being created, and its Job.
-fn creation<'a>(world: &'a World, logged: &Logged) -> Option<(Arc<Value>, &'a Arc<Value>)> {
-    let pod = logged.after().filter(|_| pod_write(logged) && logged.creates())?;
-    let job = job_of(world, &pod)?;
-    Some((pod, job))
-}
-
 fn creates_only_for_the_running(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, job)) = creation(world, logged) else { return Ok(()) };
+    let Some((pod, job)) = rules::JOBS.created(world, logged) else { return Ok(()) };
     let runs = |job: &Arc<Value>| !is_suspended(job) && !is_deleting(job) && !is_decided(job) && !is_finished(job);
-    if recent_jobs(world, job).any(runs) {
+    if rules::JOBS.recent(world, job).any(runs) {
         return Ok(());
     }
     Err(format!("Pod {} is created, and Job {} is suspended, going, over, or gone", name(&pod), name(job)))
 }
 
 fn creates_what_is_wanted(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((_, job)) = creation(world, logged) else { return Ok(()) };
+    let Some((_, job)) = rules::JOBS.created(world, logged) else { return Ok(()) };
     let (active, given) = active(world, job);
     let active = active.len() as i64 - given;
-    let most = |pointer: &str| recent_jobs(world, job).map(|job| number(job, pointer)).max().unwrap_or(0);
+    let most = |pointer: &str| rules::JOBS.recent(world, job).map(|job| number(job, pointer)).max().unwrap_or(0);
     let parallelism = most("/spec/parallelism");
     if active > parallelism {
         return Err(format!("{} gets active Pod number {active} and wants {parallelism} at once", name(job)));
     }
-    let going = pods(world, job).filter(|pod| is_deleting(pod) && !is_over(pod)).count() as i64;
-    if recent_jobs(world, job).all(|job| only_replaces_failed(job)) && active + going > parallelism {
+    let going = rules::JOBS.dependents_of(world, job).filter(|pod| is_deleting(pod) && !is_over(pod)).count() as i64;
+    if rules::JOBS.recent(world, job).all(|job| only_replaces_failed(job)) && active + going > parallelism {
         return Err(format!("{} has {active} active and {going} going, and wants {parallelism}", name(job)));
     }
     // Who has succeeded long ago is known to have.
@@ -298,7 +290,7 @@ fn creates_what_is_wanted(world: &World, logged: &Logged) -> Result<(), String> 
     // Who was not to run any more when the finalizer went is not counted, however it ended.
     let counted = counted(world, job);
     let counts = |pod: &&Arc<Value>| is_tracked(pod) || counted.contains_key(uid(pod));
-    let selected = pods(world, job).filter(|pod| selects(job, "/spec/selector", pod));
+    let selected = rules::JOBS.dependents_of(world, job).filter(|pod| selects(job, "/spec/selector", pod));
     let done = selected.filter(counts).filter(done).count() as i64;
     let completions = most("/spec/completions");
     if at(job, "/spec/completions").is_some() && !is_indexed(job) && active + done > completions {
@@ -308,8 +300,8 @@ fn creates_what_is_wanted(world: &World, logged: &Logged) -> Result<(), String> 
 }
 
 fn one_pod_an_index(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, job)) = creation(world, logged).filter(|(_, job)| is_indexed(job)) else { return Ok(()) };
-    let most = |pointer: &str| recent_jobs(world, job).map(|job| number(job, pointer)).max().unwrap_or(0);
+    let Some((pod, job)) = rules::JOBS.created(world, logged).filter(|(_, job)| is_indexed(job)) else { return Ok(()) };
+    let most = |pointer: &str| rules::JOBS.recent(world, job).map(|job| number(job, pointer)).max().unwrap_or(0);
     let Ok(index) = annotation(&pod, INDEX).parse::<i64>() else {
         return Err(format!("Pod {} is created without an index", name(&pod)));
     };
@@ -325,7 +317,7 @@ fn one_pod_an_index(world: &World, logged: &Logged) -> Result<(), String> {
         return Err(format!("Pod {} is created for index {index}, which has Pod {}", name(&pod), name(other)));
     }
     let over = |i: i64| {
-        let in_all = |field| recent_jobs(world, job).all(|job| indexes(job, field).contains(&i));
+        let in_all = |field| rules::JOBS.recent(world, job).all(|job| indexes(job, field).contains(&i));
         in_all("completedIndexes") || in_all("failedIndexes")
     };
     if over(index) {
@@ -335,7 +327,7 @@ fn one_pod_an_index(world: &World, logged: &Logged) -> Result<(), String> {
         return Ok(());
     }
     // Those of one batch come in any order.
-    let ended = |i: i64| pods(world, job).any(|pod| of(pod, i) && !is_active(pod));
+    let ended = |i: i64| rules::JOBS.dependents_of(world, job).any(|pod| of(pod, i) && !is_active(pod));
     let pending = |i: &i64| !over(*i) && !ended(*i) && !active.iter().any(|pod| of(pod, *i));
     let before = (0..index).filter(pending).count() as i64;
     if before >= most("/spec/parallelism") {
@@ -345,8 +337,10 @@ fn one_pod_an_index(world: &World, logged: &Logged) -> Result<(), String> {
 }
 
 fn pods_are_born_tracked(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.after().filter(|_| pod_write(logged) && logged.creates()) else { return Ok(()) };
-    let Some(job) = job_of(world, &pod) else { return Err(format!("Pod {} is created for no Job", name(&pod))) };
+    let Some(pod) = logged.after().filter(|_| rules::JOBS.writes(logged) && logged.creates()) else { return Ok(()) };
+    let Some(job) = rules::JOBS.owner(world, &pod) else {
+        return Err(format!("Pod {} is created for no Job", name(&pod)));
+    };
     if !is_tracked(&pod) || !selects(job, "/spec/selector", &pod) {
         return Err(format!("Pod {} is created without finalizer or labels", name(&pod)));
     }
@@ -361,10 +355,10 @@ fn pods_are_born_tracked(world: &World, logged: &Logged) -> Result<(), String> {
 
 /// Why an active Pod of a running Job may go uncounted, if it may.
 fn surplus(world: &World, job: &Value, pod: &Value) -> Option<&'static str> {
-    if recent_jobs(world, job).any(|job| is_suspended(job)) {
+    if rules::JOBS.recent(world, job).any(|job| is_suspended(job)) {
         return Some("suspended");
     }
-    let least = |pointer: &str| recent_jobs(world, job).map(|job| number(job, pointer)).min().unwrap_or(0);
+    let least = |pointer: &str| rules::JOBS.recent(world, job).map(|job| number(job, pointer)).min().unwrap_or(0);
     let (active, _) = active(world, job);
     // Every one that was active lately may be taken to be so, also if it is gone.
     let was_active = |pod: &&Arc<Value>| recent_pods(world, pod).any(|pod| is_active(pod));
@@ -392,7 +386,7 @@ fn surplus(world: &World, job: &Value, pod: &Value) -> Option<&'static str> {
 
 /// Why a Job may be ending, if it may.
 fn ends(world: &World, job: &Value) -> Option<&'static str> {
-    if recent_jobs(world, job).any(|job| is_decided(job)) {
+    if rules::JOBS.recent(world, job).any(|job| is_decided(job)) {
         return Some("decided");
     }
     let failed = all_pods(world, job).filter(|pod| text(pod, "/status/phase") == "Failed" || goes(world, job, pod));
@@ -421,16 +415,16 @@ fn ends(world: &World, job: &Value) -> Option<&'static str> {
 }
 
 fn deletes_for_a_reason(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.before().filter(|_| pod_write(logged) && logged.deletes()) else { return Ok(()) };
+    let Some(pod) = logged.before().filter(|_| rules::JOBS.writes(logged) && logged.deletes()) else { return Ok(()) };
     // Whoever goes already goes.
     if is_deleting(&pod) {
         return Ok(());
     }
     // The deletion names the version of the Pod that was judged.
-    let Some(job) = job_of(world, &pod) else {
+    let Some(job) = rules::JOBS.owner(world, &pod) else {
         return Err(format!("Pod {} is deleted and is no Job's", name(&pod)));
     };
-    let present = recent_jobs(world, job).any(|job| !is_deleting(job) && !is_finished(job));
+    let present = rules::JOBS.recent(world, job).any(|job| !is_deleting(job) && !is_finished(job));
     if !present || (surplus(world, job, &pod).is_none() && ends(world, job).is_none()) {
         return Err(format!("Pod {} of Job {} is deleted for no reason", name(&pod), name(job)));
     }
@@ -445,7 +439,7 @@ fn foreign_jobs_are_untouched(world: &World, logged: &Logged) -> Result<(), Stri
     let job = match logged.resource().as_str() {
         // Removing a finished one is not managing it.
         JOBS if !logged.deletes() => Some(&object),
-        PODS => job_of(world, &object),
+        PODS => rules::JOBS.owner(world, &object),
         _ => None,
     };
     match job.filter(|job| !text(job, MANAGED_BY).is_empty()) {
@@ -455,7 +449,7 @@ fn foreign_jobs_are_untouched(world: &World, logged: &Logged) -> Result<(), Stri
 }
 
 fn foreign_pods_are_untouched(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.before().filter(|_| pod_write(logged)) else { return Ok(()) };
+    let Some(pod) = logged.before().filter(|_| rules::JOBS.writes(logged)) else { return Ok(()) };
     if controller(&pod).is_some_and(|owner| owner["kind"] != "Job") {
         return Err(format!("Pod {} is another controller's", name(&pod)));
     }
@@ -464,18 +458,15 @@ fn foreign_pods_are_untouched(world: &World, logged: &Logged) -> Result<(), Stri
     };
     if controller(&after).is_none() {
         // Released: it does not have the labels any more.
-        return match job_of(world, &pod).filter(|job| selects(job, "/spec/selector", &pod)) {
+        return match rules::JOBS.owner(world, &pod).filter(|job| selects(job, "/spec/selector", &pod)) {
             Some(job) => Err(format!("Pod {} is released by {}, which selects it", name(&pod), name(job))),
             None => Ok(()),
         };
     }
-    let Some(job) = job_of(world, &after) else { return Err(format!("Pod {} is adopted by nobody", name(&pod))) };
-    let states = world.within(JOBS, NAMESPACE, name(job), RECHECKED);
-    let lives = states.iter().flatten().any(|state| uid(state) == uid(job) && !is_deleting(state));
-    if !lives || !selects(job, "/spec/selector", &pod) {
-        return Err(format!("Pod {} is adopted by {}, which is going or does not select it", name(&pod), name(job)));
+    if controller(&pod).is_some() {
+        return Err(format!("Pod {} is taken away from its Job", name(&pod)));
     }
-    Ok(())
+    rules::JOBS.only_the_living_adopt(world, logged)
 }
 
 fn removed_in_time(world: &World, logged: &Logged) -> Result<(), String> {
@@ -499,7 +490,7 @@ fn jobs_get_there(world: &World) -> Result<(), String> {
         if is_deleting(job) {
             return wrong("it is still being deleted".to_owned());
         }
-        let active = pods(world, job).filter(|pod| is_active(pod)).count() as i64;
+        let active = rules::JOBS.dependents_of(world, job).filter(|pod| is_active(pod)).count() as i64;
         let says = number(job, "/status/active");
         if says != active {
             return wrong(format!("{active} Pods are active, and it says {says}"));

@@ -3,30 +3,27 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use serde_json::{Value, json};
 
+use super::rules;
 use crate::{
     json::{annotation, at, condition, controller_uid, is_deleting, name, number, text, uid},
     stage::NAMESPACE,
     world::{Logged, World},
 };
 
-pub(super) const CONTROLLER: &str = "job-controller";
-pub(super) const JOBS: &str = "jobs.batch";
+pub(super) const CONTROLLER: &str = rules::JOBS.controller;
+pub(super) const JOBS: &str = rules::JOBS.owners;
 pub(super) const PODS: &str = "pods";
 pub(super) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 pub(super) const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 pub(super) const MANAGED_BY: &str = "/spec/managedBy";
-/// The most Pods one status names.
 pub(super) const LEDGER: usize = 500;
 /// The same where it is as few as can be.
 pub(super) const SHORT: usize = 2;
-/// What a live read before an adoption does not exclude: the time the answer and the patch take.
-pub(super) const RECHECKED: Duration = Duration::from_secs(1);
 
 /// The lists of Pods being counted, each with the counter they go to.
 pub(super) const LISTS: [&str; 2] = ["succeeded", "failed"];
@@ -71,13 +68,11 @@ pub(super) fn only_replaces_failed(job: &Value) -> bool {
     text(job, "/spec/podReplacementPolicy") == "Failed" || at(job, "/spec/podFailurePolicy").is_some()
 }
 
-/// The index of a Pod, if there is such an index.
 pub(super) fn index(job: &Value, pod: &Value) -> Option<i64> {
     let index = annotation(pod, INDEX).parse().ok()?;
     (0..number(job, "/spec/completions")).contains(&index).then_some(index)
 }
 
-/// The uids in one list of a status.
 pub(super) fn named<'a>(job: &'a Value, list: &str) -> BTreeSet<&'a str> {
     let list = at(job, &format!("/status/uncountedTerminatedPods/{list}")).and_then(Value::as_array);
     list.into_iter().flatten().filter_map(Value::as_str).collect()
@@ -93,35 +88,13 @@ pub(super) fn indexes(job: &Value, field: &str) -> BTreeSet<i64> {
     items.filter_map(range).flatten().collect()
 }
 
-/// A write of a Job's status by the controller: before and after.
-pub(super) fn status_write(logged: &Logged) -> Option<(Arc<Value>, Arc<Value>)> {
-    let is = logged.by(CONTROLLER) && logged.resource() == JOBS && logged.through("status");
-    Some((logged.before()?, logged.after()?)).filter(|_| is)
-}
-
-/// A write of the controller to a Pod.
-pub(super) fn pod_write(logged: &Logged) -> bool {
-    logged.by(CONTROLLER) && logged.resource() == PODS
-}
-
 /// A write of the controller that takes the finalizer off a Pod: the Pod before.
 pub(super) fn untracks(logged: &Logged) -> Option<Arc<Value>> {
-    let before = logged.before().filter(|pod| pod_write(logged) && is_tracked(pod))?;
+    let before = logged.before().filter(|pod| rules::JOBS.writes(logged) && is_tracked(pod))?;
     let stays = logged.after().is_some_and(|pod| is_tracked(&pod));
     (!stays).then_some(before)
 }
 
-/// The Job a Pod belongs to, dead or alive.
-pub(super) fn job_of<'a>(world: &'a World, pod: &Value) -> Option<&'a Arc<Value>> {
-    world.by_uid(JOBS, controller_uid(pod))
-}
-
-/// The states a Job may be taken to be in.
-pub(super) fn recent_jobs<'a>(world: &'a World, job: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
-    world.recently(JOBS, NAMESPACE, name(job)).filter(move |j| uid(j) == uid(job))
-}
-
-/// The states a Pod may be taken to be in.
 pub(super) fn recent_pods<'a>(world: &'a World, pod: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
     world.recently(PODS, NAMESPACE, name(pod)).filter(move |p| uid(p) == uid(pod))
 }
@@ -132,11 +105,6 @@ pub(super) fn all_pods<'a>(world: &'a World, job: &'a Value) -> impl Iterator<It
     world.ever().filter(|((resource, _, _), ..)| resource == PODS).map(|(_, pod, _)| pod).filter(of)
 }
 
-/// The Pods a Job has now.
-pub(super) fn pods<'a>(world: &'a World, job: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
-    world.list(PODS).filter(move |pod| controller_uid(pod) == uid(job))
-}
-
 /// The active Pods a Job has now, and those that somebody else has given to it so lately that it may not know.
 pub(super) fn active<'a>(world: &'a World, job: &'a Value) -> (Vec<&'a Arc<Value>>, i64) {
     let lately = world.now().checked_sub(world.lag()).unwrap_or(world.now());
@@ -145,14 +113,16 @@ pub(super) fn active<'a>(world: &'a World, job: &'a Value) -> (Vec<&'a Arc<Value
         let mine = |pod: Option<Arc<Value>>| pod.is_some_and(|pod| controller_uid(&pod) == uid(job));
         logged.resource() == PODS && !logged.creates() && !mine(logged.before()) && mine(logged.after())
     };
-    (pods(world, job).filter(|pod| is_active(pod)).collect(), log.filter(given).count() as i64)
+    (rules::JOBS.dependents_of(world, job).filter(|pod| is_active(pod)).collect(), log.filter(given).count() as i64)
 }
 
 /// The Pods that have left the lists so far, with the counter they went to. Without the newest write.
 pub(super) fn counted<'a>(world: &'a World, job: &Value) -> BTreeMap<String, &'a str> {
     let mut counted = BTreeMap::new();
     let earlier = world.log().split_last().map_or(&[][..], |(_, earlier)| earlier);
-    for (before, after) in earlier.iter().filter_map(status_write).filter(|(_, after)| uid(after) == uid(job)) {
+    for (before, after) in
+        earlier.iter().filter_map(|logged| rules::JOBS.status(logged)).filter(|(_, after)| uid(after) == uid(job))
+    {
         for list in LISTS {
             let left =
                 named(&before, list).difference(&named(&after, list)).map(|uid| (*uid).to_owned()).collect::<Vec<_>>();

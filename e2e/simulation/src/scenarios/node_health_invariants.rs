@@ -84,12 +84,10 @@ pub(super) const PROMISES: &[Promise] = &promises::<USUAL_ZONE>();
 /// The same where zones of more than [`LARGE_ZONE`] nodes are large.
 pub(super) const PROMISES_OF_LARGE_ZONES: &[Promise] = &promises::<LARGE_ZONE>();
 
-/// Whether a node says that it is not ready.
 fn says_not_ready(node: &Value) -> bool {
     condition(node, "Ready", "status") == "False"
 }
 
-/// Whether nothing has been heard of a node for its grace period.
 fn is_silent(world: &World, node: &Value) -> bool {
     world.silence(name(node), world.now()) >= GRACE
 }
@@ -119,7 +117,6 @@ fn is_ours(taint: &Value) -> bool {
     taint["key"].as_str().is_some_and(|key| key.starts_with("node.kubernetes.io/"))
 }
 
-/// The node before and after a write of the controller.
 fn changed_node(logged: &Logged) -> Option<(Arc<Value>, Arc<Value>)> {
     let is_its = logged.by(CONTROLLER) && logged.resource() == NODES;
     is_its.then(|| logged.before().zip(logged.after())).flatten()
@@ -172,12 +169,10 @@ fn one_cause_at_a_time(_: &World, logged: &Logged) -> Result<(), String> {
     if has_both { Err(format!("{} has both causes", name(&after))) } else { Ok(()) }
 }
 
-/// The zone of a node.
 fn zone(node: &Value) -> &str {
     labels(node).get("topology.kubernetes.io/zone").copied().unwrap_or_default()
 }
 
-/// Whether a node is ready by what the server says of it.
 fn says_ready(node: &Value) -> bool {
     condition(node, "Ready", "status") == "True"
 }
@@ -306,7 +301,6 @@ fn pods_leave_lost_nodes<const LARGE: usize>(world: &World) -> Result<(), String
 /// The share of nodes that may have a taint, and how many of seven that are.
 pub(super) const CAP: (f32, usize) = (0.3, 2);
 
-/// No more nodes are tainted than the flag `--node-taint-max-share` allows.
 fn few_nodes_are_tainted(world: &World, logged: &Logged) -> Result<(), String> {
     let evicts = |node: &&Arc<Value>| [UNREACHABLE, NOT_READY].iter().any(|key| has_taint(node, key, "NoExecute"));
     let count = world.list(NODES).filter(evicts).count();
@@ -323,172 +317,3 @@ pub(super) const PROMISES_OF_CAP: &[Promise] = &[Promise {
     claims: "NODE-22, NODE-23, NODE-25",
     check: living_nodes_are_as_they_say::<USUAL_ZONE>,
 }];
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::{
-        impostor::{Act, violated},
-        scenario::{Suite, What},
-        scenarios::{
-            node_health::{SUITE, pods, silence},
-            node_zones,
-        },
-    };
-
-    fn unknown_node(node: &str) -> What {
-        let conditions = json!([{"type": "Ready", "status": "Unknown"}]);
-        What::MergeStatus(NODES.to_owned(), node.to_owned(), json!({"status": {"conditions": conditions}}))
-    }
-
-    fn unknown() -> What {
-        unknown_node("node-1")
-    }
-
-    fn taint(keys: &[&str]) -> What {
-        let taints: Vec<Value> = keys.iter().map(|key| json!({"key": key, "effect": "NoExecute"})).collect();
-        What::merge(NODES, "node-1", json!({"spec": {"taints": taints}}))
-    }
-
-    fn impostor(what: fn() -> What) -> Act {
-        Act::impostor(CONTROLLER, move |_| what())
-    }
-
-    #[test]
-    fn a_living_node_that_is_judged_or_tainted_is_noticed() {
-        assert_eq!(violated(&SUITE, &[]).unwrap(), Vec::<&str>::new());
-        let judged = violated(&SUITE, &[impostor(unknown)]).unwrap();
-        assert!(
-            judged.contains(&"living-nodes-are-not-judged") && judged.contains(&"living-nodes-are-as-they-say"),
-            "{judged:?}"
-        );
-        let tainted = violated(&SUITE, &[impostor(|| taint(&[UNREACHABLE]))]).unwrap();
-        assert!(tainted.contains(&"living-nodes-are-not-tainted"), "{tainted:?}");
-        let both = violated(&SUITE, &[impostor(|| taint(&[UNREACHABLE, NOT_READY]))]).unwrap();
-        assert!(both.contains(&"one-cause-at-a-time"), "{both:?}");
-    }
-
-    #[test]
-    fn a_judgement_that_comes_too_soon_is_noticed_and_one_in_time_is_not() {
-        let silence = || Act::user(|_| silence("node-1"));
-        let soon = violated(&SUITE, &[silence(), impostor(unknown)]).unwrap();
-        assert!(soon.contains(&"living-nodes-are-not-judged"), "{soon:?}");
-        let other = || Act::user(|_| What::merge(NODES, "node-0", json!({"metadata": {"labels": {"a": "b"}}})));
-        let in_time = violated(&SUITE, &[silence(), other(), impostor(unknown)]).unwrap();
-        assert!(!in_time.contains(&"living-nodes-are-not-judged"), "{in_time:?}");
-    }
-
-    #[test]
-    fn a_lost_taint_and_a_pod_that_is_evicted_from_a_living_node_are_noticed() {
-        let mark = Act::user(|_| taint(&["example.com/x"]));
-        let lost = violated(&SUITE, &[mark, impostor(|| taint(&[]))]).unwrap();
-        assert_eq!(lost, ["taints-of-others-stay"]);
-        let create = || pods("node-1").into_iter().map(|step| Act::user(move |_| step.what.clone()));
-        let mut acts: Vec<Act> = create().collect();
-        acts.push(impostor(|| What::delete_now(PODS, "node-1-while")));
-        let evicted = violated(&SUITE, &acts).unwrap();
-        assert!(evicted.contains(&"pods-stay-on-living-nodes"), "{evicted:?}");
-    }
-
-    #[test]
-    fn a_controller_that_does_nothing_breaks_the_promises_about_silent_nodes() {
-        let mut acts: Vec<Act> = pods("node-1").into_iter().map(|step| Act::user(move |_| step.what.clone())).collect();
-        acts.push(Act::user(|_| silence("node-1")));
-        acts.push(Act::user(|_| What::merge(NODES, "node-0", json!({"metadata": {"labels": {"a": "b"}}}))));
-        assert_eq!(violated(&SUITE, &acts).unwrap(), ["pods-leave-lost-nodes", "silent-nodes-are-marked"]);
-    }
-
-    #[test]
-    fn a_node_that_renews_its_lease_and_reports_nothing_counts_as_alive() {
-        let renews = || Act::user(|_| What::RenewOnly("node-1".to_owned()));
-        let judged = violated(&SUITE, &[renews(), renews(), renews(), impostor(unknown)]).unwrap();
-        assert!(judged.contains(&"living-nodes-are-not-judged"), "{judged:?}");
-        let pods = pods("node-1").into_iter().map(|step| Act::user(move |_| step.what.clone()));
-        let evicts = impostor(|| What::delete_now(PODS, "node-1-while"));
-        let evicted = violated(&SUITE, &pods.chain([renews(), renews(), evicts]).collect::<Vec<_>>()).unwrap();
-        assert!(evicted.contains(&"pods-stay-on-living-nodes"), "{evicted:?}");
-    }
-
-    #[test]
-    fn a_node_that_says_it_is_not_ready_may_be_tainted_and_one_that_says_otherwise_may_not() {
-        let says = |ready| Act::user(move |_| What::Condition("node-1".to_owned(), "Ready", ready));
-        let not_ready = || impostor(|| taint(&[NOT_READY]));
-        let found = violated(&SUITE, &[says(false), not_ready()]).unwrap();
-        assert!(!found.contains(&"living-nodes-are-not-tainted"), "{found:?}");
-        assert!(found.contains(&"living-nodes-are-as-they-say"), "nobody added its NoSchedule taint: {found:?}");
-        let found = violated(&SUITE, &[says(false), says(true), not_ready()]).unwrap();
-        assert!(found.contains(&"living-nodes-are-not-tainted"), "{found:?}");
-    }
-
-    #[test]
-    fn more_tainted_nodes_than_the_cap_allows_are_noticed() {
-        let two = tainting(&node_zones::CAPPED, &[0, 2, 4, 6], vec![evict("node-0"), evict("node-2")]);
-        assert!(!two.contains(&"few-nodes-are-tainted"), "{two:?}");
-        let three = vec![evict("node-0"), evict("node-2"), evict("node-4")];
-        let three = tainting(&node_zones::CAPPED, &[0, 2, 4, 6], three);
-        assert!(three.contains(&"few-nodes-are-tainted"), "{three:?}");
-    }
-
-    const RATE: &str = "zones-are-tainted-at-their-rate";
-
-    /// What is said of a controller that taints these nodes of a zone, when others of it are silent for long.
-    fn tainting(suite: &'static Suite, lost: &[u32], acts: Vec<Act>) -> Vec<&'static str> {
-        judging(suite, lost, lost, acts)
-    }
-
-    /// The same where only some of those that are silent get their conditions.
-    fn judging(suite: &'static Suite, lost: &[u32], judged: &[u32], acts: Vec<Act>) -> Vec<&'static str> {
-        let names = |nodes: &[u32]| nodes.iter().map(|node| format!("node-{node}")).collect::<Vec<_>>();
-        let silences = names(lost).into_iter().map(|node| Act::user(move |_| silence(&node)));
-        let others =
-            std::iter::once(Act::user(|_| What::merge(NODES, "node-1", json!({"metadata": {"labels": {"a": "b"}}}))));
-        let judged = names(judged).into_iter().map(|node| Act::impostor(CONTROLLER, move |_| unknown_node(&node)));
-        violated(suite, &silences.chain(others).chain(judged).chain(acts).collect::<Vec<_>>()).unwrap()
-    }
-
-    fn evict(node: &'static str) -> Act {
-        let taints = json!([{"key": UNREACHABLE, "effect": "NoExecute"}]);
-        Act::impostor(CONTROLLER, move |_| What::merge(NODES, node, json!({"spec": {"taints": taints}})))
-    }
-
-    /// All nodes with a label at once.
-    fn evict_all() -> Act {
-        let taints = json!([{"key": UNREACHABLE, "effect": "NoExecute"}]);
-        let (label, zone) = ("topology.kubernetes.io/zone".to_owned(), "z0".to_owned());
-        let patch = json!({"spec": {"taints": taints}});
-        Act::impostor(CONTROLLER, move |_| What::MergeAll(NODES.to_owned(), label.clone(), zone.clone(), patch.clone()))
-    }
-
-    #[test]
-    fn taints_that_come_faster_than_the_rate_of_the_zone_are_noticed() {
-        let small = &node_zones::SUITE;
-        // An act comes 30 seconds after the one before, which is enough for a node.
-        let in_time = tainting(small, &[0, 2, 4, 6], vec![evict("node-0"), evict("node-2")]);
-        assert!(!in_time.contains(&RATE), "{in_time:?}");
-        let at_once = tainting(small, &[0, 2, 4, 6], vec![evict_all()]);
-        assert!(at_once.contains(&RATE), "{at_once:?}");
-    }
-
-    #[test]
-    fn taints_in_a_zone_that_is_stopped_are_noticed() {
-        let one = tainting(&node_zones::SUITE, &[0, 2, 4], vec![evict("node-0")]);
-        assert!(one.contains(&RATE), "most nodes of a small zone: {one:?}");
-        let half = tainting(&node_zones::SUITE, &[0, 2], vec![evict("node-0")]);
-        assert!(!half.contains(&RATE), "half of them: {half:?}");
-        let unwritten = judging(&node_zones::SUITE, &[0, 2, 4, 6], &[0, 2, 4], vec![evict("node-0")]);
-        assert!(!unwritten.contains(&RATE), "all of them, one of which could not be marked: {unwritten:?}");
-        let all = tainting(&node_zones::SUITE, &[0, 1, 2, 3, 4, 5, 6], vec![evict("node-0")]);
-        assert!(all.contains(&RATE) && all.contains(&"silent-nodes-are-marked"), "every zone: {all:?}");
-    }
-
-    #[test]
-    fn a_large_zone_that_is_partially_disrupted_has_the_secondary_rate() {
-        let large = &node_zones::LARGE;
-        let first = tainting(large, &[0, 2, 4], vec![evict("node-0")]);
-        assert!(!first.contains(&RATE), "{first:?}");
-        let second = tainting(large, &[0, 2, 4], vec![evict("node-0"), evict("node-2")]);
-        assert!(second.contains(&RATE), "30 seconds are too short: {second:?}");
-    }
-}

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
+use super::rules::{REPLICA_SETS, says, without};
 use crate::{
     json::{condition, controller, controller_uid, is_deleting, labels, name, number, selects, text, uid},
     scenario::{Invariant, Promise},
@@ -11,12 +12,8 @@ use crate::{
     world::{Logged, World},
 };
 
-const CONTROLLER: &str = "replicaset-controller";
-const REPLICA_SETS: &str = "replicasets.apps";
 const PODS: &str = "pods";
 const SELECTOR: &str = "/spec/selector";
-/// What a live read before an adoption does not exclude: the time the answer and the patch take.
-const RECHECKED: Duration = Duration::from_secs(1);
 
 pub(super) const INVARIANTS: &[Invariant] = &[
     Invariant {
@@ -36,7 +33,7 @@ pub(super) const INVARIANTS: &[Invariant] = &[
     Invariant {
         name: "only-the-living-adopt",
         claims: "REPLICASET-9, REPLICASET-11, REPLICASET-12, COMMON-27",
-        check: only_the_living_adopt,
+        check: |world, logged| REPLICA_SETS.only_the_living_adopt(world, logged),
     },
     Invariant { name: "counts-make-sense", claims: "REPLICASET-30, REPLICASET-87", check: counts_make_sense },
     Invariant { name: "the-unready-go-first", claims: "REPLICASET-23", check: the_unready_go_first },
@@ -61,20 +58,9 @@ fn is_ready(pod: &Value) -> bool {
     condition(pod, "Ready", "status") == "True"
 }
 
-/// The active Pods a set controls and selects.
 fn pods<'a>(world: &'a World, set: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
     let of = move |pod: &&Arc<Value>| controller_uid(pod) == uid(set) && selects(set, SELECTOR, pod) && is_active(pod);
     world.list(PODS).filter(of)
-}
-
-/// A write of the controller to a Pod.
-fn pod_write(logged: &Logged) -> bool {
-    logged.by(CONTROLLER) && logged.resource() == PODS
-}
-
-/// The states a set may be taken to be in.
-fn recent_sets<'a>(world: &'a World, set: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
-    world.recently(REPLICA_SETS, NAMESPACE, name(set)).filter(move |s| uid(s) == uid(set))
 }
 
 /// How many Pods of a set others have changed so lately that the controller may not know: each may make it create or keep
@@ -83,7 +69,7 @@ fn touched(world: &World, set: &Value) -> i64 {
     let lately = world.now().checked_sub(world.lag()).unwrap_or(world.now());
     let mut pods: Vec<&str> = Vec::new();
     for logged in world.log().iter().rev().take_while(|logged| logged.at >= lately) {
-        if logged.resource() != PODS || logged.by(CONTROLLER) {
+        if logged.resource() != PODS || logged.by(REPLICA_SETS.controller) {
             continue;
         }
         let states = [logged.before(), logged.after()];
@@ -101,9 +87,8 @@ fn touched(world: &World, set: &Value) -> i64 {
 }
 
 fn creates_what_is_missing(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.after().filter(|_| pod_write(logged) && logged.creates()) else { return Ok(()) };
-    let Some(set) = world.by_uid(REPLICA_SETS, controller_uid(&pod)) else { return Ok(()) };
-    let wanted = recent_sets(world, set).map(|set| number(set, "/spec/replicas")).max().unwrap_or(0);
+    let Some((_, set)) = REPLICA_SETS.created(world, logged) else { return Ok(()) };
+    let wanted = REPLICA_SETS.recent(world, set).map(|set| number(set, "/spec/replicas")).max().unwrap_or(0);
     let (there, touched) = (pods(world, set).count() as i64, touched(world, set));
     if there > wanted + touched {
         return Err(format!("{} gets Pod number {there} and wants {wanted}", name(set)));
@@ -112,9 +97,8 @@ fn creates_what_is_missing(world: &World, logged: &Logged) -> Result<(), String>
 }
 
 fn deletes_what_is_too_much(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.before().filter(|_| pod_write(logged) && logged.deletes()) else { return Ok(()) };
-    let Some(set) = world.by_uid(REPLICA_SETS, controller_uid(&pod)) else { return Ok(()) };
-    let wanted = recent_sets(world, set).map(|set| number(set, "/spec/replicas")).min().unwrap_or(0);
+    let Some((_, set)) = REPLICA_SETS.deleted(world, logged) else { return Ok(()) };
+    let wanted = REPLICA_SETS.recent(world, set).map(|set| number(set, "/spec/replicas")).min().unwrap_or(0);
     let (there, touched) = (pods(world, set).count() as i64, touched(world, set));
     if there < wanted - touched {
         return Err(format!("{} is left with {there} Pods and wants {wanted}", name(set)));
@@ -123,21 +107,14 @@ fn deletes_what_is_too_much(world: &World, logged: &Logged) -> Result<(), String
 }
 
 fn the_deleted_make_nothing(world: &World, logged: &Logged) -> Result<(), String> {
-    if !pod_write(logged) || !(logged.creates() || logged.deletes()) {
-        return Ok(());
-    }
-    let Some(pod) = logged.after().or_else(|| logged.before()) else { return Ok(()) };
-    let Some(set) = world.by_uid(REPLICA_SETS, controller_uid(&pod)) else { return Ok(()) };
-    if recent_sets(world, set).all(|set| is_deleting(set)) {
-        return Err(format!("{} is gone or going, and Pod {} is written for it", name(set), name(&pod)));
-    }
-    Ok(())
+    let makes = REPLICA_SETS.writes(logged) && (logged.creates() || logged.deletes());
+    if makes { REPLICA_SETS.the_deleted_write_nothing(world, logged) } else { Ok(()) }
 }
 
 fn deletes_only_its_own(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.before().filter(|_| pod_write(logged) && logged.deletes()) else { return Ok(()) };
+    let Some(pod) = logged.before().filter(|_| REPLICA_SETS.writes(logged) && logged.deletes()) else { return Ok(()) };
     // The deletion names the version of the Pod that was judged: it is of this state and of no earlier one.
-    let owner = world.by_uid(REPLICA_SETS, controller_uid(&pod));
+    let owner = REPLICA_SETS.owner(world, &pod);
     if is_active(&pod) && owner.is_some_and(|set| selects(set, SELECTOR, &pod)) {
         return Ok(());
     }
@@ -145,7 +122,7 @@ fn deletes_only_its_own(world: &World, logged: &Logged) -> Result<(), String> {
 }
 
 fn other_pods_are_untouched(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.before().filter(|_| pod_write(logged)) else { return Ok(()) };
+    let Some(pod) = logged.before().filter(|_| REPLICA_SETS.writes(logged)) else { return Ok(()) };
     let owner = controller(&pod);
     if owner.is_some_and(|owner| owner["kind"] != "ReplicaSet") {
         return Err(format!("Pod {} is another controller's", name(&pod)));
@@ -157,8 +134,8 @@ fn other_pods_are_untouched(_: &World, logged: &Logged) -> Result<(), String> {
 }
 
 fn pods_are_born_owned(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.after().filter(|_| pod_write(logged) && logged.creates()) else { return Ok(()) };
-    let Some(set) = world.by_uid(REPLICA_SETS, controller_uid(&pod)) else {
+    let Some(pod) = logged.after().filter(|_| REPLICA_SETS.writes(logged) && logged.creates()) else { return Ok(()) };
+    let Some(set) = REPLICA_SETS.owner(world, &pod) else {
         return Err(format!("Pod {} is created for no ReplicaSet", name(&pod)));
     };
     if !selects(set, SELECTOR, &pod) {
@@ -171,43 +148,10 @@ fn pods_are_born_owned(world: &World, logged: &Logged) -> Result<(), String> {
     Ok(())
 }
 
-fn only_the_living_adopt(world: &World, logged: &Logged) -> Result<(), String> {
-    let (Some(before), Some(after), true) = (logged.before(), logged.after(), pod_write(logged)) else {
-        return Ok(());
-    };
-    if controller(&before).is_some() || controller(&after).is_none() {
-        return Ok(());
-    }
-    let adopter = controller_uid(&after);
-    let Some(set) = world.by_uid(REPLICA_SETS, adopter) else {
-        return Err(format!("Pod {} is adopted by who never was", name(&after)));
-    };
-    let states = world.within(REPLICA_SETS, NAMESPACE, name(set), RECHECKED);
-    if !states.iter().flatten().any(|set| uid(set) == adopter && !is_deleting(set)) {
-        return Err(format!("Pod {} is adopted by {}, which is gone or going", name(&after), name(set)));
-    }
-    if !selects(set, SELECTOR, &before) {
-        return Err(format!("Pod {} is adopted by {}, which does not select it", name(&after), name(set)));
-    }
-    Ok(())
-}
-
 fn counts_make_sense(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some(set) = logged
-        .after()
-        .filter(|_| logged.by(CONTROLLER) && logged.resource() == REPLICA_SETS && logged.through("status"))
-    else {
-        return Ok(());
-    };
-    let count = |field: &str| number(&set, &format!("/status/{field}"));
-    let (replicas, ready, available) = (count("replicas"), count("readyReplicas"), count("availableReplicas"));
-    if available > ready || ready > replicas || count("fullyLabeledReplicas") > replicas {
-        return Err(format!("{} counts {available} available, {ready} ready, {replicas} in all", name(&set)));
-    }
-    if count("observedGeneration") > number(&set, "/metadata/generation") {
-        return Err(format!("{} has observed a generation that is not yet", name(&set)));
-    }
-    Ok(())
+    let falling: &[&[&str]] =
+        &[&["replicas", "readyReplicas", "availableReplicas"], &["replicas", "fullyLabeledReplicas"]];
+    REPLICA_SETS.statuses_make_sense(logged, &[], falling)
 }
 
 /// Asked when a sync that deleted a ready Pod is over: requests of one sync arrive in any order.
@@ -216,10 +160,11 @@ fn counts_make_sense(_: &World, logged: &Logged) -> Result<(), String> {
 /// server has refused it.
 fn the_unready_go_first(world: &World, logged: &Logged) -> Result<(), String> {
     let syncing = |write: &&Logged| logged.at - write.at < Duration::from_secs(1);
-    let at_status = logged.by(CONTROLLER) && logged.resource() == REPLICA_SETS && logged.through("status");
+    let at_status =
+        logged.by(REPLICA_SETS.controller) && logged.resource() == REPLICA_SETS.owners && logged.through("status");
     let Some(set) = logged.after().filter(|_| at_status) else { return Ok(()) };
     let log = world.log();
-    for write in log.iter().rev().take_while(syncing).filter(|write| pod_write(write) && write.deletes()) {
+    for write in log.iter().rev().take_while(syncing).filter(|write| REPLICA_SETS.writes(write) && write.deletes()) {
         let Some(gone) = write.before().filter(|pod| controller_uid(pod) == uid(&set) && is_ready(pod)) else {
             continue;
         };
@@ -227,7 +172,7 @@ fn the_unready_go_first(world: &World, logged: &Logged) -> Result<(), String> {
             let states = world.recent(PODS, NAMESPACE, name(pod));
             states.iter().all(|s| s.is_some_and(|s| uid(s) == uid(pod) && is_active(s) && !is_ready(s)))
         };
-        let wanted = recent_sets(world, &set).map(|set| number(set, "/spec/replicas")).min().unwrap_or(0);
+        let wanted = REPLICA_SETS.recent(world, &set).map(|set| number(set, "/spec/replicas")).min().unwrap_or(0);
         let surplus = pods(world, &set).count() as i64 - wanted;
         let ready_before = world.recently(PODS, NAMESPACE, name(&gone)).all(|pod| is_ready(pod) || is_deleting(pod));
         let kept: Vec<_> = pods(world, &set).filter(unready).collect();
@@ -239,20 +184,13 @@ fn the_unready_go_first(world: &World, logged: &Logged) -> Result<(), String> {
 }
 
 fn a_release_is_a_release(_: &World, logged: &Logged) -> Result<(), String> {
-    let (Some(before), Some(after), true) = (logged.before(), logged.after(), pod_write(logged)) else {
+    let (Some(before), Some(after), true) = (logged.before(), logged.after(), REPLICA_SETS.writes(logged)) else {
         return Ok(());
     };
     if logged.deletes() {
         return Ok(());
     }
-    let without = |pod: &Value| {
-        let mut pod = pod.clone();
-        pod["metadata"]["resourceVersion"] = Value::Null;
-        pod["metadata"]["managedFields"] = Value::Null;
-        pod["metadata"]["ownerReferences"] = Value::Null;
-        pod
-    };
-    if without(&before) != without(&after) {
+    if without(&before, &["ownerReferences"]) != without(&after, &["ownerReferences"]) {
         return Err(format!("more than the owner of Pod {} was changed", name(&after)));
     }
     let others = |pod: &Value| -> Vec<Value> {
@@ -267,7 +205,7 @@ fn a_release_is_a_release(_: &World, logged: &Logged) -> Result<(), String> {
 
 /// A set that is left alone has the Pods it wants, no others, and says so.
 fn sets_get_there(world: &World) -> Result<(), String> {
-    for set in world.list(REPLICA_SETS).filter(|set| !is_deleting(set)) {
+    for set in world.list(REPLICA_SETS.owners).filter(|set| !is_deleting(set)) {
         let (who, wanted) = (name(set), number(set, "/spec/replicas"));
         let wrong = |what: String| Err(format!("ReplicaSet {who}: {what}"));
         let there = pods(world, set).count() as i64;
@@ -282,18 +220,8 @@ fn sets_get_there(world: &World) -> Result<(), String> {
                 return wrong(format!("Pod {} is not adopted", name(pod)));
             }
         }
-        let count = |test: fn(&Value) -> bool| pods(world, set).filter(|pod| test(pod)).count() as i64;
-        for (field, is) in
-            [("replicas", there), ("readyReplicas", count(is_ready)), ("availableReplicas", count(is_ready))]
-        {
-            let says = number(set, &format!("/status/{field}"));
-            if says != is {
-                return wrong(format!("status.{field} is {says} and should be {is}"));
-            }
-        }
-        if number(set, "/status/observedGeneration") != number(set, "/metadata/generation") {
-            return wrong("its newest generation is not observed".to_owned());
-        }
+        let ready = pods(world, set).filter(|pod| is_ready(pod)).count() as i64;
+        says(set, &[("replicas", there), ("readyReplicas", ready), ("availableReplicas", ready)])?;
         if !condition(set, "ReplicaFailure", "status").is_empty() {
             return wrong("it still tells of a failure".to_owned());
         }

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::{
     gc_invariants,
     replicaset::pod_interferences,
-    statefulset::{CLAIMS, STATEFUL_SETS, WEB, changed, create, parallel, scale, scaled, set, with_claims},
+    statefulset::{CLAIMS, STATEFUL_SETS, scale},
     statefulset_invariants::{self, ONE_BY_ONE, claim_names},
 };
 use crate::{
     json::{at, is_deleting, name, text},
-    scenario::{Interference, Promise, Scenario, Step, Suite, What, after, settled},
+    scenario::{Interference, Promise, Suite},
     world::{Logged, World},
 };
 
@@ -25,7 +25,7 @@ pub(super) const SUITE: Suite = Suite {
     // No kind comes or goes here, and each look at what kinds there are takes longer than all the rest.
     tunes: &[("gc-discovery-period", TunableValue::Duration(Duration::from_hours(1)))],
     gates: &[],
-    scenarios,
+    text: super::statefulset::SUITE.text,
     invariants: &[statefulset_invariants::INVARIANTS, ONE_BY_ONE, gc_invariants::INVARIANTS],
     promises: &[statefulset_invariants::PROMISES, PROMISES, gc_invariants::PROMISES],
     interferences: &[
@@ -43,69 +43,6 @@ const PROMISES: &[Promise] = &[Promise {
 /// How long before its deletion the policy of a set must have been the same to be asked for: retries are that far apart after a
 /// minute of refusals.
 const RETRIES: Duration = Duration::from_mins(3);
-
-fn policy(when_deleted: &str, when_scaled: &str) -> What {
-    let policy = json!({"whenDeleted": when_deleted, "whenScaled": when_scaled});
-    changed(json!({ "persistentVolumeClaimRetentionPolicy": policy }))
-}
-
-fn deleted(propagation: &str) -> Step {
-    let options = json!({ "propagationPolicy": propagation });
-    settled(What::Delete(STATEFUL_SETS.to_owned(), WEB.to_owned(), options))
-}
-
-/// Every claim loses the finalizer that protects it once no Pod uses it.
-fn unprotected() -> Step {
-    let bare = json!({"metadata": {"finalizers": null}});
-    settled(What::MergeAll(CLAIMS.to_owned(), "app".to_owned(), WEB.to_owned(), bare))
-}
-
-fn scenarios() -> Vec<Scenario> {
-    let two = |when_deleted: &str, when_scaled: &str| {
-        let mut set = set(WEB, 2, with_claims(when_deleted, when_scaled));
-        set["spec"]["podManagementPolicy"] = parallel()["podManagementPolicy"].clone();
-        create(set)
-    };
-    vec![
-        Scenario {
-            name: "claims-go",
-            about: "whenDeleted Delete: the claims go with the set",
-            steps: vec![two("Delete", "Retain"), deleted("Background"), unprotected()],
-        },
-        Scenario {
-            name: "claims-stay",
-            about: "whenDeleted Retain: the claims outlive the set, also if they go with Pods that are scaled away",
-            steps: vec![two("Retain", "Delete"), deleted("Background"), unprotected()],
-        },
-        Scenario {
-            name: "claims-stay-orphaned",
-            about: "whenDeleted Delete: the claims stay if the dependents of the set are orphaned",
-            steps: vec![two("Delete", "Delete"), deleted("Orphan"), unprotected()],
-        },
-        Scenario {
-            name: "retained-in-time",
-            about: "whenDeleted becomes Retain while the set grows, and the claims outlive it",
-            steps: vec![
-                two("Delete", "Retain"),
-                // The claims of Pods that are gone keep their references, as upstream: only those of Pods follow the policy.
-                settled(scaled(3)),
-                after(0.5, policy("Retain", "Retain")),
-                deleted("Background"),
-                unprotected(),
-            ],
-        },
-        Scenario {
-            name: "retained-too-late",
-            about: "whenDeleted becomes Retain while the set is being deleted, and the claims go with it",
-            steps: vec![
-                two("Delete", "Retain"),
-                deleted("Foreground"),
-                after(0.5, policy("Retain", "Retain")),
-                unprotected(),
-            ],
-        },
-    ]
-}
 
 /// The claims of a set that is gone are gone if its policy said so when it was deleted, and are there otherwise. A policy that
 /// the controller had no time to follow is not asked for, nor claims that users delete or that Pods take along.

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 /// How often a node says that it is alive: as rarely as its grace period of 50 s allows.
 const HEARTBEAT: Option<Duration> = Some(Duration::from_secs(30));
 
-/// A running cluster.
 pub(crate) struct Cluster {
     pub(crate) sandbox: Sandbox,
     pub(crate) clock: Clock,
@@ -42,28 +41,23 @@ impl Cluster {
         self.sandbox.create(namespace).await.unwrap();
     }
 
-    /// Creates an object in a namespace.
     pub(crate) async fn create(&self, namespace: &str, mut object: Value) {
         object["metadata"]["namespace"] = json!(namespace);
         self.sandbox.create(object).await.unwrap();
     }
 
-    /// Merges a patch into an object.
     pub(crate) async fn merge(&self, resource: &str, namespace: &str, name: &str, patch: Value) {
         self.sandbox.merge(resource, Some(namespace), name, None, patch).await.unwrap();
     }
 
-    /// The objects of a resource in a namespace.
     pub(crate) async fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
         self.sandbox.list(resource, Some(namespace)).await.unwrap()
     }
 
-    /// The status of an object.
     pub(crate) async fn status(&self, resource: &str, namespace: &str, name: &str) -> Value {
         self.sandbox.get(resource, Some(namespace), name).await.unwrap()["status"].take()
     }
 
-    /// The Pods of an owner.
     pub(crate) async fn pods_of(&self, namespace: &str, kind: &str) -> usize {
         let owned = |pod: &Value| pod["metadata"]["ownerReferences"][0]["kind"] == kind;
         self.list("pods", namespace).await.iter().filter(|pod| owned(pod)).count()
@@ -81,7 +75,6 @@ impl Cluster {
         wanted.map(|(_, count)| count).sum()
     }
 
-    /// The number of writes that the programs sent.
     pub(crate) fn writes(&self) -> u64 {
         self.sent(&["create", "update", "patch", "delete", "deletecollection"], None)
     }
@@ -115,7 +108,6 @@ pub(crate) fn work(completions: u64) -> Value {
         "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "img:1"}]}}})
 }
 
-/// A Job named `sum`.
 pub(crate) fn job(completions: u64) -> Value {
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sum", "annotations": {"owner": "me"}}, "spec": work(completions)})
 }

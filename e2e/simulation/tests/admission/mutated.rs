@@ -10,6 +10,7 @@ use super::{
     cluster::{Cluster, cron_job, image, one_of_each, workload},
 };
 
+const HOUR: Duration = Duration::from_hours(1);
 const DEPLOYMENTS: &str = "deployments.apps";
 const REPLICA_SETS: &str = "replicasets.apps";
 const STATEFUL_SETS: &str = "statefulsets.apps";
@@ -147,10 +148,10 @@ async fn pods_that_no_selector_matches_are_tried_with_growing_pauses_and_none_is
     cluster.pass(3600).await;
     // The Pod of a StatefulSet keeps its name after its release, so that no second Pod can be created.
     let creations = [
-        ("replicaset-controller", 2 * PAUSES.attempts()),
-        ("daemonset-controller", PAUSES.attempts()),
-        ("job-controller", 2 * PAUSES.attempts()),
-        ("statefulset-controller", USUAL.attempts() + WAKES),
+        ("replicaset-controller", 2 * PAUSES.attempts_in(HOUR)),
+        ("daemonset-controller", PAUSES.attempts_in(HOUR)),
+        ("job-controller", 2 * PAUSES.attempts_in(HOUR)),
+        ("statefulset-controller", USUAL.attempts_in(HOUR) + WAKES),
     ];
     for (program, most) in creations {
         let sent = cluster.sandbox.requests().count(Some(program), Some("create"), Some("pods"));

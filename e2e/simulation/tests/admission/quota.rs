@@ -5,8 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    USUAL,
-    batch::JOB,
+    JOB, USUAL,
     cluster::{Cluster, job, workload},
 };
 

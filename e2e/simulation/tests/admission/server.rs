@@ -27,7 +27,7 @@ pub(crate) enum Operation {
 /// The writes that are refused in one place: a namespace, or a node.
 pub(crate) struct Ban {
     pub(crate) operation: Operation,
-    pub(crate) resource: &'static str,
+    pub(crate) resource: String,
     pub(crate) refusal: &'static Refusal,
 }
 
@@ -138,7 +138,6 @@ impl Refusal {
 pub(crate) struct Sent {
     /// Reads of objects and collections, watches aside.
     pub(crate) reads: u64,
-    /// Writes that the ban refused.
     pub(crate) refused: u64,
     /// Writes like those that the ban refuses, after it was lifted.
     pub(crate) granted: u64,
@@ -167,7 +166,6 @@ impl Refusing {
         Self { server: sandbox.service("controller"), state: Arc::default() }
     }
 
-    /// Refuses writes in a place, from now on.
     pub(crate) fn ban(&self, place: &str, ban: Ban) {
         self.state.lock().bans.insert(place.to_owned(), ban);
     }
@@ -179,7 +177,6 @@ impl Refusing {
         state.sent.clear();
     }
 
-    /// What was sent for a place.
     pub(crate) fn sent(&self, place: &str) -> Sent {
         self.state.lock().sent.get(place).copied().unwrap_or_default()
     }
@@ -227,7 +224,6 @@ fn name_in(body: &[u8], number: u64) -> String {
     name("name").unwrap_or_else(|| format!("{}{}", name("generateName").unwrap_or_default(), 10_000 + number))
 }
 
-/// The parts of a path.
 struct Asked<'a> {
     place: &'a str,
     resource: &'a str,

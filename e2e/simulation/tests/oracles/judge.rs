@@ -2,55 +2,50 @@
 
 use simulation::{
     judge::judge,
+    notation::Notation,
     outcome::Outcome,
     perturbation::Perturbation,
     run::{Run, run},
-    scenario::{Scenario, Step, Suite, When, after},
+    scenario::Suite,
 };
-
-use super::*;
-
-const MAPS: &str = "configmaps";
 
 static SUITE: Suite = Suite {
     name: "whole-runs",
     programs: &[&replicaset_controller::DEFINITION],
     tunes: &[],
     gates: &[],
-    scenarios,
+    text: r#"
+let set(REPLICAS) = {apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web}, spec: {replicas: REPLICAS,
+    selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: "img:1"}]}}}}
+let map() = {apiVersion: v1, kind: ConfigMap, metadata: {name: map}}
+suite whole-runs
+scenario one: a ReplicaSet of one
+  create set(1)
+scenario many: a ReplicaSet of fifty
+  create set(50)
+scenario refused: a user deletes what is not there
+  delete configmaps/map now
+scenario in-vain: a user waits for what never happens
+  create map()
+  shows configmaps/map /data/count 1: delete configmaps/map now
+scenario late: a Pod ends half an hour after everything else
+  create {apiVersion: v1, kind: Pod, metadata: {name: late, annotations: {sim/exit: "0", sim/after: "1800"}},
+    spec: {restartPolicy: Never, containers: [{name: c, image: "img:1"}]}}
+scenario elsewhere: a user works in a namespace that it has created, which the status of a cluster-wide object allows
+  create {apiVersion: v1, kind: Namespace, metadata: {name: team}}
+  create {apiVersion: v1, kind: Node, metadata: {name: extra}, status: {capacity: {pods: "1"}}}
+  create set(1) + {metadata: {namespace: team}}
+  reaches replicasets.apps/team/web /status/readyReplicas 1: merge replicasets.apps/team/web {spec: {replicas: 2}}
+  merge nodes/extra {metadata: {labels: {set: "$replicasets.apps/team/web:/metadata/name"}}}
+  observed nodes/extra: delete replicasets.apps/team/web
+"#,
     invariants: &[],
     promises: &[],
     interferences: &[],
 };
 
-fn map() -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map"}})
-}
-
-fn scenarios() -> Vec<Scenario> {
-    let replicas = |replicas: i64| {
-        json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"},
-            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
-                "template": {"metadata": {"labels": {"app": "web"}},
-                    "spec": {"containers": [{"name": "c", "image": "img:1"}]}}}})
-    };
-    let mut late = pod("late", json!([]));
-    late["metadata"]["annotations"] = json!({"sim/exit": "0", "sim/after": "1800"});
-    late["spec"]["restartPolicy"] = json!("Never");
-    let in_vain = Step { when: When::Shows(MAPS, "map", "/data/count", 1), what: What::delete_now(MAPS, "map") };
-    let create = |object: Value| after(0.1, What::Create(object));
-    let scenario = |name, about, steps| Scenario { name, about, steps };
-    vec![
-        scenario("one", "a ReplicaSet of one", vec![create(replicas(1))]),
-        scenario("many", "a ReplicaSet of fifty", vec![create(replicas(50))]),
-        scenario("refused", "a user deletes what is not there", vec![after(0.1, What::delete_now(MAPS, "map"))]),
-        scenario("in-vain", "a user waits for what never happens", vec![create(map()), in_vain]),
-        scenario("late", "a Pod ends half an hour after everything else", vec![create(late)]),
-    ]
-}
-
 fn outcome(scenario: &str) -> Outcome {
-    let scenarios = scenarios();
+    let scenarios = Notation::read(SUITE.text).unwrap().scenarios(SUITE.name).unwrap();
     let scenario = scenarios.iter().find(|known| known.name == scenario).unwrap();
     let perturbation = &Perturbation::default();
     run(Run { suite: &SUITE, scenario, perturbation, seed: 1, without: None, told: false }).unwrap()
@@ -67,6 +62,13 @@ fn a_user_who_is_refused_or_waits_in_vain_and_a_late_write_are_noticed() {
     {
         assert_eq!(outcome(scenario).violation.map(|violation| violation.oracle), oracle, "{scenario}");
     }
+}
+
+#[test]
+fn steps_work_in_other_namespaces_and_on_cluster_wide_objects() {
+    let outcome = outcome("elsewhere");
+    assert_eq!(outcome.violation, None);
+    assert!(outcome.end.keys().any(|object| object.contains(r#""namespace":"team""#)), "{:?}", outcome.end);
 }
 
 #[test]

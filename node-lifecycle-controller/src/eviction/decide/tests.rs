@@ -85,45 +85,54 @@ fn timers_are_started_kept_cancelled_and_due() {
     assert_eq!(decided_action(&gone), "nothing", "its Pod was deleted");
 }
 
-/// Columns: tolerations, taints, timer, whether the timer puts off a deletion, seconds until confirmation, expected action.
+/// Returns the snapshot with a node whose taints may be wrong for so many seconds.
+fn in_doubt(seconds: u64, snapshot: Snapshot) -> Snapshot {
+    Snapshot { time_until_taint_confirmation: Some(Duration::from_secs(seconds)), ..snapshot }
+}
+
+/// Returns the snapshot with a timer of the Pod with this UID that is due in so many seconds and puts off a deletion.
+fn put_off_for(uid: &str, seconds: u64, snapshot: Snapshot) -> Snapshot {
+    let timer = timer_of(uid, snapshot.now + Duration::from_secs(seconds));
+    Snapshot { timer: Some(DeletionTimer { is_deletion_put_off: true, ..timer }), ..snapshot }
+}
+
 /// NODE-59.
 #[test]
 fn a_pod_whose_node_may_be_healthy_is_not_deleted_for_taints_of_the_monitor() {
     let (none, for_300) = (json!([]), json!([{"operator": "Exists", "tolerationSeconds": 300}]));
-    let (ours, both, others) =
-        (taints::NOT_READY_TAINT, format!("{} {}", taints::NOT_READY_TAINT, taints::UNREACHABLE_TAINT), "k");
+    let ours = taints::NOT_READY_TAINT;
+    let both = format!("{ours} {}", taints::UNREACHABLE_TAINT);
     let mixed = format!("{} k", taints::UNREACHABLE_TAINT);
-    for (tolerations, keys, timer, is_put_off, doubt, expected) in [
-        (&none, ours, None, false, Some(3600), "wait 15"),
-        (&none, &*both, None, false, Some(3600), "wait 15"),
-        (&none, ours, None, false, None, "delete"),
-        (&none, ours, None, false, Some(1), "wait 1"),
-        (&for_300, ours, Some(("u", 0)), true, Some(2), "wait 2"),
-        (&none, others, None, false, Some(3600), "delete"),
-        (&none, &*mixed, None, false, Some(3600), "delete"),
-        (&none, ours, Some(("u", 10)), true, Some(3600), "wait 10"),
+    let intolerant = |taints: &str| snapshot(&none, Some(taints), None);
+    let tolerant = |taints: &str| snapshot(&for_300, Some(taints), None);
+    let scheduled = |seconds: i64, taints: &str| snapshot(&none, Some(taints), Some(("u", seconds)));
+    let timed = |seconds: i64, taints: &str| snapshot(&for_300, Some(taints), Some(("u", seconds)));
+    for (snapshot, expected) in [
+        (in_doubt(3600, intolerant(ours)), "wait 15"),
+        (in_doubt(3600, intolerant(&both)), "wait 15"),
+        (in_doubt(1, intolerant(ours)), "wait 1"),
+        (intolerant(ours), "delete"),
+        (in_doubt(3600, intolerant("k")), "delete"),
+        (in_doubt(3600, intolerant(&mixed)), "delete"),
+        (in_doubt(3600, put_off_for("u", 10, intolerant(ours))), "wait 10"),
         // The taint is confirmed, but it is not checked again before the timer is due.
-        (&none, ours, Some(("u", 10)), true, None, "wait 10"),
+        (put_off_for("u", 10, intolerant(ours)), "wait 10"),
         // Another writer has added a taint, so heartbeats of the node no longer prevent the deletion.
-        (&none, &*mixed, Some(("u", 10)), true, Some(3600), "cancel, delete"),
-        (&none, ours, Some(("u", 0)), true, Some(3600), "wait 15"),
-        (&none, ours, Some(("u", 0)), true, None, "delete"),
-        (&none, ours, Some(("v", 0)), true, Some(3600), "wait 15"),
-        (&none, ours, Some(("u", 200)), false, Some(3600), "cancel, wait 15"),
-        (&for_300, ours, None, false, Some(3600), "wait 300"),
-        (&for_300, ours, Some(("u", 200)), false, Some(3600), "wait 200"),
-        (&for_300, ours, Some(("u", 0)), false, Some(3600), "wait 15"),
-        (&for_300, ours, Some(("u", -600)), false, Some(3600), "wait 15"),
-        (&for_300, ours, Some(("u", 0)), false, None, "delete"),
-        (&for_300, ours, Some(("u", 0)), true, Some(3600), "wait 15"),
-        (&for_300, others, Some(("u", 0)), false, Some(3600), "delete"),
+        (in_doubt(3600, put_off_for("u", 10, intolerant(&mixed))), "cancel, delete"),
+        (in_doubt(3600, put_off_for("u", 0, intolerant(ours))), "wait 15"),
+        (put_off_for("u", 0, intolerant(ours)), "delete"),
+        (in_doubt(3600, put_off_for("v", 0, intolerant(ours))), "wait 15"),
+        (in_doubt(3600, scheduled(200, ours)), "cancel, wait 15"),
+        (in_doubt(3600, tolerant(ours)), "wait 300"),
+        (in_doubt(3600, timed(200, ours)), "wait 200"),
+        (in_doubt(3600, timed(0, ours)), "wait 15"),
+        (in_doubt(3600, timed(-600, ours)), "wait 15"),
+        (timed(0, ours), "delete"),
+        (in_doubt(3600, put_off_for("u", 0, tolerant(ours))), "wait 15"),
+        (in_doubt(2, put_off_for("u", 0, tolerant(ours))), "wait 2"),
+        (in_doubt(3600, timed(0, "k")), "delete"),
     ] {
-        let mut snapshot = snapshot(tolerations, Some(keys), timer);
-        snapshot.time_until_taint_confirmation = doubt.map(Duration::from_secs);
-        if let Some(timer) = &mut snapshot.timer {
-            timer.is_deletion_put_off = is_put_off;
-        }
-        assert_eq!(decided_action(&snapshot), expected, "{tolerations} {keys} {timer:?} {is_put_off} {doubt:?}");
+        assert_eq!(decided_action(&snapshot), expected, "{snapshot:?}");
     }
 }
 

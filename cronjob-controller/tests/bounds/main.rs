@@ -1,0 +1,14 @@
+//! The memory of decisions. These tests are a program of their own, because they measure its memory.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
+
+mod decisions;
+
+use std::alloc::System;
+
+use cap::Cap;
+use testkit::bounds::Meter;
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+static METER: Meter = Meter::new(&ALLOCATOR);

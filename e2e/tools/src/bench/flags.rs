@@ -1,0 +1,78 @@
+//! The command line of the bench.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+use super::workloads;
+use crate::cluster::Kind;
+
+/// The kinds of clusters, as values of the flag.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum ClusterFlag {
+    /// The API server in memory
+    Sandbox,
+    /// etcd and kube-apiserver from the directory in `KUBEBUILDER_ASSETS`
+    Envtest,
+    /// The cluster of your kubeconfig, with its built-in controllers switched off
+    Kubeconfig,
+}
+
+impl ClusterFlag {
+    pub(super) fn kind(self) -> Kind {
+        match self {
+            Self::Sandbox => Kind::Sandbox,
+            Self::Envtest => Kind::Envtest,
+            Self::Kubeconfig => Kind::Kubeconfig,
+        }
+    }
+}
+
+/// Measures the controllers of Nonet: Pods per second; processor time, requests and context switches per Pod; memory.
+///
+/// Prints a table. Build with --release to get meaningful figures.
+///
+/// On sandbox and envtest the API server counts the requests, by verb. On other clusters the controllers count them, by HTTP
+/// method, which does not distinguish GET, LIST and WATCH. On envtest the table also shows the processor time of kube-apiserver
+/// and etcd, which serve the controllers, the simulated nodes and the bench itself. The last part of the table has the sums over
+/// all phases.
+///
+/// The workload `cluster` adds two tables. The first has a line for each controller: processor time, memory, bytes received by
+/// watches, requests, and the time from an event to the write that answers it. The second has all requests by verb and resource.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "bench", max_term_width = 120, after_help = workloads::help())]
+pub(super) struct Flags {
+    /// Workload to measure; the list is below
+    #[arg(long, value_name = "NAME", default_value = "one-deployment")]
+    pub(super) workload: String,
+    /// Number of Pods [default: depends on the workload, see below]
+    #[arg(long, visible_alias = "scale", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) pods: Option<u32>,
+    /// Number of simulated nodes [default: 10; for nodes-rest, zone-lost and cluster it depends on the number of Pods]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) nodes: Option<u32>,
+    /// Kind of cluster [default: the value of `NONET_CLUSTER`, or sandbox]
+    #[arg(long, value_name = "KIND")]
+    pub(super) cluster: Option<ClusterFlag>,
+    /// Controllers to run: `all`, `none` (measures the throughput of controllers that run in the cluster), or names separated by
+    /// commas
+    #[arg(long, value_name = "LIST", default_value = "all")]
+    pub(super) controllers: String,
+    /// Binary of kube-controller-manager to compare with; it runs the same loops on another cluster of the same kind
+    #[arg(long, value_name = "FILE")]
+    pub(super) peer: Option<PathBuf>,
+    /// Number of runs of Nonet and of the peer, which take turns, each on a new cluster; the table then shows the median, the
+    /// minimum and the maximum
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) repeat: u32,
+    /// File for the results of all runs and the figures of the table, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// File for a chart, as SVG: processor time and memory of Nonet, of the peer and of their API servers during the first run
+    #[arg(long, value_name = "FILE")]
+    pub(super) svg: Option<PathBuf>,
+    /// File with the results of an earlier run with the same setup, written by --json; the table then shows the ratio of the
+    /// figures of Nonet to those of that run
+    #[arg(long, value_name = "FILE")]
+    pub(super) compare: Option<PathBuf>,
+}

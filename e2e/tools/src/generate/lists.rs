@@ -1,0 +1,125 @@
+//! Lists of controllers and of their tests in files of the workspace.
+
+use std::{fs, io};
+
+use kubectl_nonet::controllers::{ALL, Controller};
+
+use super::{File, MARK, by_name, by_port, fill_each, join, overlays, root};
+
+/// The suites that wait longest. They start first, and all others follow in the order of their names.
+const LONGEST_FIRST: [&str; 10] = [
+    "failover",
+    "deployment",
+    "daemonset_handover",
+    "outage",
+    "cronjob",
+    "job_handover",
+    "gc",
+    "job",
+    "node_lifecycle",
+    "replicaset",
+];
+
+/// The first words of the comment behind written lines.
+pub(super) const END: &str = " End: ";
+
+/// All files.
+pub(super) fn files() -> io::Result<Vec<File>> {
+    let suites = modules("e2e/tests", |text| text.contains("\npub(crate) fn suite() -> Suite {\n"))?;
+    let dependencies = fill_each("NAME.workspace = true\n", by_name());
+    let e2e = replace(&read("e2e/Cargo.toml")?, "dependencies on the controllers", &dependencies)?;
+    let simulation = replace(&read("e2e/simulation/Cargo.toml")?, "dependencies on the controllers", &dependencies)?;
+    let oracles = modules("e2e/simulation/tests/oracles", |_| true)?.into_iter().filter(|name| name != "main");
+    let oracles = join(oracles.map(|name| format!("mod {name};\n")));
+    let oracles = replace(&read("e2e/simulation/tests/oracles/main.rs")?, "modules", &oracles)?;
+    let loops = |controller: &Controller| controller.loops().collect::<Vec<_>>().join(", ");
+    let rows = join(ALL.iter().map(|controller| format!("| `{}` | {} |\n", controller.name, loops(controller))));
+    let readme =
+        replace_after(&read("README.md")?, "| binary | the control loops that it replaces |\n| --- | --- |\n", &rows)?;
+    let pages = fill_each("- [NAME](behaviour/NAME.md)\n", ALL);
+    let summary = replace_after(&read("docs/SUMMARY.md")?, "- [Every controller](behaviour/common.md)\n", &pages)?;
+    let operating = replace_after(
+        &read("docs/operating.md")?,
+        "| port | static Pod |\n| --- | --- |\n",
+        &fill_each("| PORT | NAME |\n", by_port()),
+    )?;
+    let flag = overlays::controllers_without_loops_of_nonet();
+    let operating = replace_between(&operating, "the flag is\n   `--controllers=", "`", &flag)?;
+    let file = |path: &str, text: String| File { path: path.to_owned(), text };
+    Ok(vec![
+        file("e2e/Cargo.toml", e2e),
+        file("e2e/simulation/Cargo.toml", simulation),
+        file("e2e/simulation/tests/oracles/main.rs", oracles),
+        file("e2e/tests/suites.rs", program_of_all_suites(&suites)),
+        file("README.md", readme),
+        file("docs/SUMMARY.md", summary),
+        file("docs/operating.md", operating),
+    ])
+}
+
+fn read(path: &str) -> io::Result<String> {
+    fs::read_to_string(root().join(path))
+}
+
+/// The names of the Rust files of a directory whose text passes, in order.
+fn modules(directory: &str, passes: fn(&str) -> bool) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root().join(directory))? {
+        let path = entry?.path();
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.extension().is_some_and(|extension| extension == "rs") && passes(&fs::read_to_string(&path)?) {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Replaces what is between the two comments about written lines.
+fn replace(text: &str, what: &str, lines: &str) -> io::Result<String> {
+    let (begin, end) = (format!(" {MARK}: {what}.\n"), format!("{END}{what}.\n"));
+    let parts = text.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
+    let (before, (written, after)) = parts.ok_or_else(|| io::Error::other(format!("no comments about {what:?}")))?;
+    let comment = written.rsplit('\n').next().unwrap_or_default();
+    Ok(format!("{before}{begin}{lines}{comment}{end}{after}"))
+}
+
+/// Replaces the rows of a table, or the items of a list, behind its first lines.
+fn replace_after(text: &str, head: &str, rows: &str) -> io::Result<String> {
+    let (before, rest) = text.split_once(head).ok_or_else(|| io::Error::other(format!("no {head:?}")))?;
+    let (_, after) = rest.split_once("\n\n").ok_or_else(|| io::Error::other(format!("no end behind {head:?}")))?;
+    Ok(format!("{before}{head}{rows}\n{after}"))
+}
+
+/// Replaces the text between `head` and the next `end`.
+fn replace_between(text: &str, head: &str, end: &str, value: &str) -> io::Result<String> {
+    let (before, rest) = text.split_once(head).ok_or_else(|| io::Error::other(format!("no {head:?}")))?;
+    let (_, after) = rest.split_once(end).ok_or_else(|| io::Error::other(format!("no end behind {head:?}")))?;
+    Ok(format!("{before}{head}{value}{end}{after}"))
+}
+
+/// The source of the program that runs all suites.
+fn program_of_all_suites(suites: &[String]) -> String {
+    let modules = join(suites.iter().map(|name| format!("mod {name};\n")));
+    let mut names: Vec<&str> = suites.iter().map(String::as_str).collect();
+    names.sort_by_key(|name| LONGEST_FIRST.iter().position(|first| first == name).unwrap_or(LONGEST_FIRST.len()));
+    let calls = join(names.iter().map(|name| format!("        {name}::suite(),\n")));
+    format!("// {MARK}.\n{ALL_SUITES}\n{modules}\n{MAIN}{calls}    ])\n}}\n")
+}
+
+const ALL_SUITES: &str = r#"//! Every suite in one program: three at once, each in a process of its own.
+//!
+//! `cargo test -p e2e --test suites` runs them all, `... -- deployment::` those of one suite.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod lost_node;
+
+use std::process::ExitCode;
+
+use e2e::suite::run_all;
+"#;
+
+const MAIN: &str = "fn main() -> ExitCode {
+    run_all(vec![
+";

@@ -1,0 +1,128 @@
+//! The roles of each controller, from the rules in `deploy/controllers/NAME/rules.yaml`, and the role of its shadow.
+
+use std::{fs, io};
+
+use kubectl_nonet::controllers::Controller;
+use serde_json::Value;
+
+use super::{File, fill, join, root, template};
+
+/// The verbs that a shadow keeps.
+const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
+
+/// A rule of RBAC.
+struct Rule {
+    groups: Vec<String>,
+    resources: Vec<String>,
+    verbs: Vec<String>,
+}
+
+impl Rule {
+    fn parse(rule: &Value) -> Option<Self> {
+        let strings = |field: &str| -> Option<Vec<String>> {
+            rule[field].as_array()?.iter().map(|value| value.as_str().map(str::to_owned)).collect()
+        };
+        Some(Self { groups: strings("apiGroups")?, resources: strings("resources")?, verbs: strings("verbs")? })
+    }
+
+    fn grants(&self, verb: &str, group: &str, resource: &str) -> bool {
+        let has = |list: &[String], item: &str| list.iter().any(|each| each == "*" || each == item);
+        has(&self.groups, group) && has(&self.resources, resource) && has(&self.verbs, verb)
+    }
+
+    /// The part of the rule that only reads, as YAML.
+    fn read_part(&self) -> Option<String> {
+        let verbs: Vec<String> =
+            self.verbs.iter().filter(|verb| READ_VERBS.contains(&verb.as_str())).cloned().collect();
+        (!verbs.is_empty()).then(|| {
+            let (groups, resources, verbs) = (flow(&self.groups), flow(&self.resources), flow(&verbs));
+            format!("  - apiGroups: {groups}\n    resources: {resources}\n    verbs: {verbs}\n")
+        })
+    }
+}
+
+/// A list of strings as YAML in one line.
+fn flow(list: &[String]) -> String {
+    let quoted = |item: &String| if item.is_empty() || item == "*" { format!("\"{item}\"") } else { item.clone() };
+    format!("[{}]", list.iter().map(quoted).collect::<Vec<_>>().join(", "))
+}
+
+/// The lines of the hand-written rules without the comment in their first line, and the rules.
+fn own_rules(controller: &Controller) -> io::Result<(String, Vec<Rule>)> {
+    let path = format!("deploy/controllers/{}/rules.yaml", controller.name);
+    let wrong = |why: String| io::Error::other(format!("{path}: {why}"));
+    let text = fs::read_to_string(root().join(&path)).map_err(|why| wrong(why.to_string()))?;
+    let rules: Vec<Value> = serde_saphyr::from_str(&text).map_err(|why| wrong(why.to_string()))?;
+    let rules = rules.iter().map(Rule::parse).collect::<Option<_>>();
+    let rules = rules.ok_or_else(|| wrong("a rule needs apiGroups, resources and verbs".to_owned()))?;
+    Ok((join(text.lines().skip(1).map(|line| format!("  {line}\n"))), rules))
+}
+
+/// The rules by which a leader notices a second writer, as far as the own rules do not grant them.
+fn second_writer_rules(own: &[Rule]) -> String {
+    let lacks = |verb: &str, group: &str, resource: &str| !own.iter().any(|rule| rule.grants(verb, group, resource));
+    let (lacks_lease, lacks_events) = (lacks("get", "coordination.k8s.io", "leases"), lacks("list", "", "events"));
+    let mut text = String::new();
+    if lacks_lease || lacks_events {
+        text.push_str(SECOND_WRITER);
+    }
+    if lacks_lease {
+        text.push_str(LEASE_OF_MANAGER);
+    }
+    text.push_str(EVENTS);
+    text.push_str(if lacks_events {
+        "    verbs: [create, patch, list, watch]\n"
+    } else {
+        "    verbs: [create, patch]\n"
+    });
+    text
+}
+
+/// The text of `rbac.yaml`: a ClusterRole, a Role, and their bindings.
+pub(crate) fn rbac(controller: &Controller) -> io::Result<String> {
+    let (lines, rules) = own_rules(controller)?;
+    let (_, template) = template!("controllers/NAME/rbac.yaml");
+    let text = template.replace("OWN_RULES", &lines).replace("SECOND_WRITER_RULES", &second_writer_rules(&rules));
+    Ok(fill(&text, controller))
+}
+
+/// The roles of a controller and of its shadow.
+pub(super) fn files(controller: &Controller) -> io::Result<[File; 2]> {
+    let read: String = own_rules(controller)?.1.iter().filter_map(Rule::read_part).collect();
+    let shadow = format!("{SHADOW}{read}{REVIEWS}");
+    Ok([
+        File::of_deploy(&fill("controllers/NAME/rbac.yaml", controller), &rbac(controller)?),
+        File::of_deploy(&fill("shadows/NAME/clusterrole.yaml", controller), &fill(&shadow, controller)),
+    ])
+}
+
+const SECOND_WRITER: &str =
+    "  # To detect a second writer of the same objects, by Events that this controller has not sent and by the Lease of
+  # kube-controller-manager.
+";
+
+const LEASE_OF_MANAGER: &str = "  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    resourceNames: [kube-controller-manager]
+    verbs: [get]
+";
+
+const EVENTS: &str = "  - apiGroups: [\"\"]
+    resources: [events]
+";
+
+const REVIEWS: &str = "  - apiGroups: [authentication.k8s.io]
+    resources: [tokenreviews]
+    verbs: [create]
+  - apiGroups: [authorization.k8s.io]
+    resources: [subjectaccessreviews]
+    verbs: [create]
+";
+
+const SHADOW: &str = "# Rights of the shadow of NAME: read access to the objects that NAME reads.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: nonet:NAME
+rules:
+";

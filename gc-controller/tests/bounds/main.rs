@@ -1,0 +1,15 @@
+//! The memory of the graph, and the cost of references. These tests are a program of their own, because they measure its memory.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
+
+mod memory;
+mod references;
+
+use std::alloc::System;
+
+use cap::Cap;
+use testkit::bounds::Meter;
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+static METER: Meter = Meter::new(&ALLOCATOR);
