@@ -47,7 +47,6 @@ pub(crate) fn status_with_active_jobs(names: &[&str]) -> Value {
     json!({"active": names.iter().map(|name| json!({"name": name, "uid": name})).collect::<Vec<_>>()})
 }
 
-/// Returns the Job of the run at `scheduled`, with the name and the annotation that the controller derives from that time.
 pub(crate) fn job_of_run(scheduled: &str, start: Option<u32>, end: Option<&str>) -> Value {
     let mut job = job_json(&job_name("tick", parse_timestamp(scheduled)), start, end);
     job["metadata"]["annotations"] = json!({CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION: scheduled});

@@ -130,37 +130,15 @@ pub(crate) fn check_set(set: &ReplicaSet) -> Result<(), SyncError> {
 
 #[cfg(test)]
 mod tests {
-    use common::{
-        api::Api,
-        gate::closed_write_gate,
-        metrics::Metrics,
-        object::Object as _,
-        runtime::{LoopParts, SharedValues},
-        settings::OperatorSettings,
-        store::CacheEntry,
-    };
-    use sandbox::Sandbox;
+    use common::{object::Object as _, settings::OperatorSettings, store::CacheEntry};
     use serde_json::{Value, json};
+    use testkit::context_without_server;
 
     use super::*;
     use crate::objects::DEPLOYMENTS;
 
-    /// Returns a controller whose informers receive nothing, because its tests never wait.
     fn controller(clock: &Clock) -> DeploymentController {
-        let (_, gate) = closed_write_gate(clock.clone());
-        let client = Sandbox::builder().clock(clock.clone()).build().client("test");
-        let context = LoopContext {
-            api: Api::new(client, clock.clone(), gate.clone(), "test"),
-            recorder: EventRecorder::discarding_events("test", clock.clone()),
-            settings: Arc::new(OperatorSettings::new()),
-            metrics: Metrics::new(),
-            sync_callbacks: None,
-            write_sampler: None,
-            shared_values: SharedValues::default(),
-            parts: LoopParts::default(),
-            clock: clock.clone(),
-            write_gate: gate,
-        };
+        let context = context_without_server(clock, OperatorSettings::new());
         DeploymentController::new(context, Queue::new(clock.clone(), BackoffSettings::default(), None))
     }
 

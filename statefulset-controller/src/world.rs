@@ -113,7 +113,6 @@ impl PodBuilder {
         self.0["status"]["conditions"] = json!([{"type": "Ready", "status": "False", "lastTransitionTime": changed}]);
         self
     }
-    /// Makes the Pod unready since its start.
     pub(crate) fn never_ready(mut self) -> Self {
         self = self.unready();
         self.0["status"]["conditions"][0]["lastTransitionTime"] = self.0["status"]["startTime"].clone();

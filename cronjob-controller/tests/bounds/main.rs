@@ -1,4 +1,4 @@
-//! The memory of decisions. These tests are a program of their own, because they measure its memory.
+//! The memory of decisions. Measured in a process of its own.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 

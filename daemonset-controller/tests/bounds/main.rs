@@ -1,4 +1,4 @@
-//! The cost of a sync depends on the nodes and Pods on which it can act, and never on counts or sizes in a spec. These tests are a program of their own, because they measure its memory.
+//! The cost of a sync depends on the nodes and Pods on which it can act, and never on counts or sizes in a spec. Measured in a process of its own.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 

@@ -1,4 +1,4 @@
-//! The cost of a sync depends on the number of ReplicaSets, and never on the values in a spec or an annotation. These tests are a program of their own, because they measure its memory.
+//! The cost of a sync depends on the number of ReplicaSets, and never on the values in a spec or an annotation. Measured in a process of its own.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 

@@ -23,6 +23,7 @@
 //! - [`objects`]: builders of objects, and what tests read from objects.
 //! - [`answers`]: answers that differ from those of the API server.
 //! - [`conformance`]: rules that hold for every controller, each driven by a few values of the controller.
+//! - [`context_without_server`]: the context of a loop, for unit tests that fill its caches themselves.
 //! - [`bounds`]: limits on memory, extreme values, and a cached Pod with all fields of a real one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
@@ -31,11 +32,13 @@ pub mod answers;
 pub mod bounds;
 mod cluster;
 pub mod conformance;
+mod context;
 pub mod objects;
 mod world;
 
 pub use self::{
     cluster::{Cluster, Tunable},
+    context::context_without_server,
     world::{World, in_seconds, metric, rule},
 };
 

@@ -1,4 +1,4 @@
-//! The memory of the graph, and the cost of references. These tests are a program of their own, because they measure its memory.
+//! The memory of the graph, and the cost of references. Measured in a process of its own.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 

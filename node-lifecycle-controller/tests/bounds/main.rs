@@ -1,4 +1,4 @@
-//! Nodes and Pods with invalid or very large content neither make a decision fail nor make it expensive. These tests are a program of their own, because they measure its memory.
+//! Nodes and Pods with invalid or very large content neither make a decision fail nor make it expensive. Measured in a process of its own.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 

@@ -1,18 +1,14 @@
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use common::{
-    api::Api,
     clock::Clock,
-    events::EventRecorder,
-    gate::closed_write_gate,
     meta::ResourceVersion,
-    metrics::Metrics,
     pods::PODS,
     queue::{BackoffSettings, Queue},
-    runtime::LoopContext,
     settings::{OperatorSettings, TunableValue},
 };
 use serde_json::{Value, json};
+use testkit::context_without_server;
 
 use super::*;
 use crate::{
@@ -24,26 +20,9 @@ use crate::{
     world::{PodBuilder, now, pod_builder, web_set_json},
 };
 
-/// Returns a controller with an API server that never answers; tests fill its caches directly.
 fn controller<K: SetKind>(settings: OperatorSettings) -> ReplicaController<K> {
-    let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
-        std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
-    });
     let clock = Clock::simulated(now(), 0);
-    let (_, gate) = closed_write_gate(clock.clone());
-    let client = kube::Client::new(silent, "default");
-    let context = LoopContext {
-        api: Api::new(client, clock.clone(), gate.clone(), "test"),
-        recorder: EventRecorder::discarding_events("test", clock.clone()),
-        settings: Arc::new(settings),
-        metrics: Metrics::new(),
-        sync_callbacks: None,
-        write_sampler: None,
-        shared_values: common::runtime::SharedValues::default(),
-        parts: common::runtime::LoopParts::default(),
-        clock: clock.clone(),
-        write_gate: gate,
-    };
+    let context = context_without_server(&clock, settings);
     ReplicaController::new(context, Queue::new(clock, BackoffSettings::default(), None))
 }
 

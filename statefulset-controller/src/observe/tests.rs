@@ -1,13 +1,8 @@
 use std::sync::Arc;
 
-use common::{
-    api::Api,
-    gate::closed_write_gate,
-    metrics::Metrics,
-    runtime::{LoopParts, SharedValues},
-    settings::OperatorSettings,
-};
+use common::settings::OperatorSettings;
 use serde_json::json;
+use testkit::context_without_server;
 
 use super::*;
 use crate::{
@@ -15,25 +10,9 @@ use crate::{
     world::{empty_set, sync_time},
 };
 
-/// Returns a controller with caches that the test fills. Its API server never answers.
 fn controller() -> StatefulSetController {
-    let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
-        std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
-    });
     let clock = Clock::simulated(sync_time(), 0);
-    let (_, gate) = closed_write_gate(clock.clone());
-    let context = LoopContext {
-        api: Api::new(kube::Client::new(silent, "default"), clock.clone(), gate.clone(), "test"),
-        recorder: EventRecorder::discarding_events("test", clock.clone()),
-        settings: Arc::new(OperatorSettings::new()),
-        metrics: Metrics::new(),
-        sync_callbacks: None,
-        write_sampler: None,
-        shared_values: SharedValues::default(),
-        parts: LoopParts::default(),
-        clock: clock.clone(),
-        write_gate: gate,
-    };
+    let context = context_without_server(&clock, OperatorSettings::new());
     StatefulSetController::new(&context, Queue::new(clock, BackoffSettings::default(), None))
 }
 

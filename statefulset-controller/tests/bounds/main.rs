@@ -1,4 +1,4 @@
-//! The cost of a sync depends on the Pods and claims that exist, and never on numbers in a spec. These tests are a program of their own, because they measure its memory.
+//! The cost of a sync depends on the Pods and claims that exist, and never on numbers in a spec. Measured in a process of its own.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
