@@ -6,9 +6,12 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    env, fs,
     path::{Path, PathBuf},
+    process::Command,
 };
+
+use serde_json::Value;
 
 #[path = "tidy/language.rs"]
 mod language;
@@ -17,103 +20,43 @@ mod names;
 
 const HASH_ORDER: &str = "deciding code must not depend on hash order; see common::map";
 
-/// Text that must not occur in deciding code, with the rule that it breaks.
+/// Texts that must not occur in deciding code, separated by `|`, with the rule that they break.
 const IMPURE_TEXTS: &[(&str, &str)] = &[
-    ("async ", "deciding code is not async"),
-    (".await", "deciding code is not async"),
-    ("tokio", "deciding code is not async"),
-    ("futures", "deciding code is not async"),
-    ("fs::", "deciding code does no I/O"),
-    ("std::io", "deciding code does no I/O"),
+    ("async |.await|tokio|futures", "deciding code is not async"),
+    ("fs::|std::io|stdout|stderr|net::Tcp|net::Udp|env::|process::Command|process::exit", "deciding code does no I/O"),
+    ("kube::|hyper|api::Api|client::", "deciding code does no I/O"),
     ("Io<", "deciding code sends no requests"),
-    ("stdout", "deciding code does no I/O"),
-    ("stderr", "deciding code does no I/O"),
-    ("net::Tcp", "deciding code does no I/O"),
-    ("net::Udp", "deciding code does no I/O"),
-    ("env::", "deciding code does no I/O"),
-    ("process::Command", "deciding code does no I/O"),
-    ("process::exit", "deciding code does no I/O"),
-    ("kube::", "deciding code does no I/O"),
-    ("hyper", "deciding code does no I/O"),
-    ("api::Api", "deciding code does no I/O"),
-    ("client::", "deciding code does no I/O"),
     ("Recorder", "the Events to send are part of the plan"),
-    ("tracing", "deciding code does not log; the reasons are part of the plan"),
-    ("println!", "deciding code does not log; the reasons are part of the plan"),
-    ("Clock", "the time is part of the snapshot"),
-    ("::now(", "the time is part of the snapshot"),
-    ("SystemTime", "the time is part of the snapshot"),
-    ("rand::", "deciding code uses no randomness"),
-    ("random", "deciding code uses no randomness"),
-    ("Mutex", "a snapshot needs no locks"),
-    ("RwLock", "a snapshot needs no locks"),
-    ("RefCell", "a snapshot does not change"),
-    ("Atomic", "a snapshot does not change"),
-    ("OnceLock", "a snapshot does not change"),
-    ("OnceCell", "a snapshot does not change"),
+    ("tracing|println!", "deciding code does not log; the reasons are part of the plan"),
+    ("Clock|::now(|SystemTime", "the time is part of the snapshot"),
+    ("rand::|random", "deciding code uses no randomness"),
+    ("Mutex|RwLock", "a snapshot needs no locks"),
+    ("RefCell|Atomic|OnceLock|OnceCell", "a snapshot does not change"),
     ("thread", "deciding code has no threads"),
-    ("RandomState", HASH_ORDER),
-    ("collections::Hash", HASH_ORDER),
+    ("RandomState|collections::Hash", HASH_ORDER),
 ];
 
 /// The modules in the folder of a loop that decide and must be pure: a file, or a file with a folder.
-const PURE_FILES: &[&str] = &["snapshot", "plan", "decide"];
-/// Further pure modules, by crate. [`ASYNC_OR_IO`] keeps async code out of the dependencies of `common/objects`.
-const OTHER_PURE_MODULES: &[(&str, &[&str])] = &[
+const PURE_FILES: [&str; 3] = ["snapshot", "plan", "decide"];
+/// Further pure modules, by crate. [`ASYNC_OR_IO`] keeps async code out of the dependencies of `common/objects`. The kubectl
+/// plug-in checks a cluster in its pure modules.
+const OTHER_PURE_MODULES: &[(&str, &str)] = &[
     (
         "common/objects",
-        &[
-            "conditions",
-            "duration",
-            "hash",
-            "index",
-            "intstr",
-            "json",
-            "object",
-            "pods",
-            "quantity",
-            "refs",
-            "revision",
-            "selector",
-            "siphash",
-            "template",
-        ],
+        "conditions duration hash index intstr json object pods quantity refs revision selector siphash template",
     ),
-    ("common/control", &["explain", "leader/lease", "leader/probation", "leader/step"]),
-    ("daemonset-controller", &["act/body"]),
-    ("deployment-controller", &["limits"]),
-    ("node-lifecycle-controller", &["disruption", "garbage/quarantine", "rate", "server_contact", "silence", "taints"]),
-    ("statefulset-controller", &["act/body"]),
+    ("common/control", "explain leader/lease leader/probation leader/step"),
+    ("daemonset-controller", "act/body"),
+    (
+        "deploy/kubectl-nonet",
+        "check controllers facts finding manager_flags plan/files plan/live plan/render plan/steps render",
+    ),
+    ("deployment-controller", "limits"),
+    ("node-lifecycle-controller", "disruption garbage/quarantine rate server_contact silence taints"),
+    ("statefulset-controller", "act/body"),
 ];
 /// Dependencies that a crate without I/O must not have.
-const ASYNC_OR_IO: &[&str] = &[
-    "tokio",
-    "futures",
-    "kube",
-    "hyper",
-    "hyper-util",
-    "axum",
-    "tower",
-    "tracing",
-    "rustls",
-    "nonet-platform",
-    "nonet-client",
-];
-
-/// The crate of the kubectl plug-in, which checks a cluster in the pure modules [`PURE_IN_PLUGIN`].
-const PLUGIN_CRATE: &str = "deploy/kubectl-nonet";
-const PURE_IN_PLUGIN: &[&str] = &[
-    "check",
-    "controllers",
-    "facts",
-    "finding",
-    "manager_flags",
-    "plan/files",
-    "plan/live",
-    "plan/render",
-    "plan/steps",
-    "render",
-];
+const ASYNC_OR_IO: &str = "tokio futures kube hyper hyper-util axum tower tracing rustls nonet-platform nonet-client";
 
 /// The only file that may read the machine's clock or use randomness.
 const CLOCK_FILE: &str = "common/platform/src/clock.rs";
@@ -180,10 +123,8 @@ fn test_modules(sources: &[String]) -> BTreeSet<String> {
         let text = read_file(source);
         for after in text.split("#[cfg(test)]").skip(1) {
             let declaration = after.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-            let name = declaration
-                .trim_start_matches("pub(crate) ")
-                .strip_prefix("mod ")
-                .and_then(|rest| rest.strip_suffix(';'));
+            let module = declaration.trim_start_matches("pub(crate) ").strip_prefix("mod ");
+            let name = module.and_then(|rest| rest.strip_suffix(';'));
             modules.extend(name.map(|name| format!("{directory}/{name}")));
         }
     }
@@ -192,14 +133,13 @@ fn test_modules(sources: &[String]) -> BTreeSet<String> {
 
 /// Returns the paths of a crate's source files, without modules that are compiled only for tests.
 fn source_files(name: &str) -> Vec<String> {
-    let all = files_below(&format!("{name}/src"), ".rs");
-    let tests = test_modules(&all);
-    all.into_iter()
-        .filter(|path| {
-            let stem = path.strip_suffix(".rs").unwrap();
-            !tests.iter().any(|module| stem == module || stem.starts_with(&format!("{module}/")))
-        })
-        .collect()
+    let mut files = files_below(&format!("{name}/src"), ".rs");
+    let tests = test_modules(&files);
+    files.retain(|path| {
+        let stem = path.strip_suffix(".rs").unwrap();
+        !tests.iter().any(|module| stem == module || stem.starts_with(&format!("{module}/")))
+    });
+    files
 }
 
 /// Returns the lines of code of a file with their line numbers. Comments, empty lines and the module `tests` are left out.
@@ -213,13 +153,22 @@ fn code_lines(path: &str) -> Vec<(usize, String)> {
     until_tests.lines().enumerate().filter_map(line).collect()
 }
 
+/// Returns the lines of code of these files with their places, `FILE:LINE`.
+fn code_of(paths: impl IntoIterator<Item = String>) -> impl Iterator<Item = (String, String)> {
+    paths.into_iter().flat_map(|path| {
+        let lines = code_lines(&path).into_iter();
+        lines.map(move |(number, line)| (format!("{path}:{number}"), line))
+    })
+}
+
 /// Returns the forbidden text in a line of code and the rule that it breaks; `None` if the line is pure.
 fn impurity_of_line(line: &str) -> Option<(&'static str, &'static str)> {
     // `collections::Hash` does not occur in a group of imports: `collections::{BTreeMap, HashMap}`.
     if line.contains("collections::{") && line.contains("Hash") {
         return Some(("collections::Hash", HASH_ORDER));
     }
-    IMPURE_TEXTS.iter().find(|(word, _)| contains_word(line, word)).copied()
+    let texts = IMPURE_TEXTS.iter().flat_map(|(texts, why)| texts.split('|').map(move |text| (text, *why)));
+    texts.into_iter().find(|(text, _)| contains_word(line, text))
 }
 
 /// Whether `line` contains `word` at the start of an identifier or path.
@@ -234,65 +183,53 @@ fn assert_none_broken(broken: Vec<String>) {
     assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
 }
 
-/// Whether a file belongs to one of the modules, which are paths relative to `src`.
-fn in_modules(path: &str, modules: &[&str]) -> bool {
+/// Whether a file belongs to a module, which is a path relative to `src`.
+fn is_in_module(path: &str, module: &str) -> bool {
     let inside = path.split_once("/src/").map_or("", |(_, inside)| inside);
     let stem = inside.strip_suffix(".rs").unwrap_or(inside);
-    modules.iter().any(|module| stem == *module || stem.starts_with(&format!("{module}/")))
+    stem == module || stem.starts_with(&format!("{module}/"))
 }
 
 #[test]
 fn deciding_code_is_pure() {
     let mut pure = Vec::new();
-    for (name, modules) in OTHER_PURE_MODULES {
-        for module in *modules {
-            let found: Vec<String> =
-                source_files(name).into_iter().filter(|path| in_modules(path, &[*module])).collect();
-            assert!(!found.is_empty(), "{name} has no module {module}");
-            pure.extend(found);
-        }
+    for (name, module) in
+        OTHER_PURE_MODULES.iter().flat_map(|(name, modules)| modules.split(' ').map(move |m| (name, m)))
+    {
+        let mut found = source_files(name);
+        found.retain(|path| is_in_module(path, module));
+        assert!(!found.is_empty(), "{name} has no module {module}");
+        pure.extend(found);
     }
     for name in controller_crates() {
-        let modules: Vec<String> = loop_folders(&name)
-            .iter()
-            .flat_map(|folder| PURE_FILES.iter().map(move |file| format!("{folder}/{file}")))
+        let folders = loop_folders(&name);
+        let folders = folders.iter().map(|folder| folder.split_once("/src").unwrap().1.trim_start_matches('/'));
+        let modules: Vec<String> = folders
+            .flat_map(|folder| PURE_FILES.map(|file| format!("{folder}/{file}").trim_start_matches('/').to_owned()))
             .collect();
-        let modules: Vec<&str> =
-            modules.iter().map(|module| module.split_once("/src/").map_or("", |(_, module)| module)).collect();
-        let deciding: Vec<String> = source_files(&name).into_iter().filter(|path| in_modules(path, &modules)).collect();
-        assert!(!deciding.is_empty(), "{name} has no deciding code");
-        pure.extend(deciding);
+        let mut found = source_files(&name);
+        found.retain(|path| modules.iter().any(|module| is_in_module(path, module)));
+        assert!(!found.is_empty(), "{name} has no deciding code");
+        pure.extend(found);
     }
-    pure.extend(source_files(PLUGIN_CRATE).into_iter().filter(|path| in_modules(path, PURE_IN_PLUGIN)));
-    let mut broken = Vec::new();
-    for path in pure {
-        for (number, line) in code_lines(&path) {
-            if let Some((word, why)) = impurity_of_line(&line) {
-                broken.push(format!("{path}:{number}: {word:?}: {why}: {}", line.trim()));
-            }
-        }
-    }
+    let of_controllers = || controller_crates().into_iter().flat_map(|name| source_files(&name));
     // A sync awaits `io`, and logs in closures that a forecast does not call. Apart from that it is as pure as deciding code.
-    let syncs = controller_crates()
-        .into_iter()
-        .flat_map(|name| source_files(&name))
-        .filter(|path| path.contains("/act/") || path.ends_with("/act.rs"));
-    for path in syncs {
-        for (number, line) in code_lines(&path) {
-            let line = line.replace("async ", "").replace(".await", "").replace("Io<", "").replace("tracing", "");
-            if let Some((word, why)) = impurity_of_line(&line) {
-                broken.push(format!("{path}:{number}: {word:?}: {why}: {}", line.trim()));
-            }
-        }
+    let syncs = of_controllers().filter(|path| path.contains("/act/") || path.ends_with("/act.rs"));
+    let allowed_in_syncs = ["async ", ".await", "Io<", "tracing"];
+    let syncs = code_of(syncs)
+        .map(|(place, line)| (place, allowed_in_syncs.iter().fold(line, |line, text| line.replace(text, ""))));
+    let mut broken = Vec::new();
+    for (place, line) in code_of(pure).chain(syncs) {
+        let impurity = impurity_of_line(&line);
+        broken.extend(impurity.map(|(word, why)| format!("{place}: {word:?}: {why}: {}", line.trim())));
     }
-    for path in controller_crates().into_iter().flat_map(|name| source_files(&name)) {
+    for path in of_controllers() {
         for (number, line) in lines_of_syncs(code_lines(&path)) {
-            if let Some((word, why)) =
-                impurity_of_line(&line.replace(".await", "").replace("async move", "").replace("async |", "|"))
-            {
-                broken
-                    .push(format!("{path}:{number}: {word:?}: a sync does this only in `io.update_memory`, and {why}"));
-            }
+            let line = line.replace(".await", "").replace("async move", "").replace("async |", "|");
+            let impurity = impurity_of_line(&line);
+            broken.extend(impurity.map(|(word, why)| {
+                format!("{path}:{number}: {word:?}: a sync does this only in `io.update_memory`, and {why}")
+            }));
         }
     }
     assert_none_broken(broken);
@@ -369,26 +306,22 @@ fn impurity_is_recognized() {
 #[test]
 fn time_and_randomness_come_from_the_clock() {
     let mut broken = Vec::new();
-    for name in crate_paths() {
-        for path in source_files(&name).into_iter().filter(|path| path != CLOCK_FILE) {
-            for (number, line) in code_lines(&path) {
-                if contains_word(&line, "clippy::disallowed_methods") {
-                    broken.push(format!("{path}:{number}: only {CLOCK_FILE} may read a clock"));
-                }
-                // The command of the simulation draws the seeds of its clocks at random.
-                if contains_word(&line, "rand::") && !path.starts_with("e2e/") {
-                    broken.push(format!("{path}:{number}: only {CLOCK_FILE} uses randomness"));
-                }
-            }
+    let of_all = || crate_paths().into_iter().flat_map(|name| source_files(&name));
+    for (place, line) in code_of(of_all().filter(|path| path != CLOCK_FILE)) {
+        if contains_word(&line, "clippy::disallowed_methods") {
+            broken.push(format!("{place}: only {CLOCK_FILE} may read a clock"));
         }
-        // A process that collects events for a while blocks its thread by calling `Clock::block_thread`.
-        let may_sleep = ["common/tests/tidy.rs", CLOCK_FILE];
-        for path in files_below(&name, ".rs").into_iter().filter(|path| !may_sleep.contains(&path.as_str())) {
-            for (number, _) in code_lines(&path).iter().filter(|(_, line)| contains_word(line, "thread::sleep")) {
-                broken.push(format!("{path}:{number}: only the clock may call thread::sleep"));
-            }
+        // The command of the simulation draws the seeds of its clocks at random.
+        if contains_word(&line, "rand::") && !place.starts_with("e2e/") {
+            broken.push(format!("{place}: only {CLOCK_FILE} uses randomness"));
         }
     }
+    // A process that collects events for a while blocks its thread by calling `Clock::block_thread`.
+    let may_sleep = ["common/tests/tidy.rs", CLOCK_FILE];
+    let files = crate_paths().into_iter().flat_map(|name| files_below(&name, ".rs"));
+    let sleeping = code_of(files.filter(|path| !may_sleep.contains(&path.as_str())));
+    let sleeping = sleeping.filter(|(_, line)| contains_word(line, "thread::sleep"));
+    broken.extend(sleeping.map(|(place, _)| format!("{place}: only the clock may call thread::sleep")));
     assert_none_broken(broken);
 }
 
@@ -463,12 +396,10 @@ fn allowed_dependencies(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
         "e2e" => (all().filter(|known| !["simulation", "tools"].contains(&known.as_str())).collect(), only(&[])),
         "tools" => (without("simulation"), only(&[])),
         // It runs the controllers: `why` and `plan`.
-        "kubectl-nonet" => (
-            all()
-                .filter(|name| name.ends_with("-controller") || ["common", "sandbox"].contains(&name.as_str()))
-                .collect(),
-            only(&[]),
-        ),
+        "kubectl-nonet" => {
+            let is_allowed = |name: &String| name.ends_with("-controller") || name == "common" || name == "sandbox";
+            (all().filter(is_allowed).collect(), only(&[]))
+        }
         "testkit" => (only(&["common", "sandbox"]), only(&[])),
         _ => (only(&["common"]), only(&["sandbox", "testkit"])),
     }
@@ -483,63 +414,41 @@ fn package_name(path: &str) -> String {
         .map_or_else(|| path.rsplit('/').next().unwrap_or(path).to_owned(), |part| format!("nonet-{part}"))
 }
 
-/// Returns the dependencies in a manifest, each with a flag that is true for a dev-dependency.
-fn dependencies(manifest: &str) -> Vec<(bool, String)> {
-    let mut found = Vec::new();
-    let mut section = None;
-    for line in manifest.lines() {
-        if let Some(header) = line.strip_prefix('[') {
-            let header = header.trim_end().trim_end_matches(']');
-            let kind = header.rsplit('.').next().unwrap_or_default();
-            section = kind.ends_with("dependencies").then(|| kind == "dev-dependencies");
-            // The header of a table for a single dependency: `[dependencies.name]`.
-            if let Some((kind, name)) = header.rsplit_once('.').filter(|(kind, _)| kind.ends_with("dependencies")) {
-                found.push((kind.ends_with("dev-dependencies"), name.to_owned()));
-            }
-        } else if let Some(for_tests) = section
-            && line.starts_with(|c: char| c.is_ascii_alphabetic())
-        {
-            found.push((for_tests, line.split(['.', ' ', '=']).next().unwrap_or_default().to_owned()));
-        }
-    }
-    found
+/// Returns the packages of the workspace as `cargo metadata` describes them.
+fn packages() -> Vec<Value> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let arguments = ["metadata", "--no-deps", "--offline", "--format-version=1"];
+    let output = Command::new(cargo).args(arguments).current_dir(workspace_root()).output().unwrap();
+    let mut metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array_mut().unwrap().drain(..).collect()
 }
 
 #[test]
 fn dependencies_point_one_way() {
-    let known: BTreeSet<String> = crate_paths().iter().map(|path| package_name(path)).collect();
+    let packages = packages();
+    let names: BTreeSet<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
     let mut broken = Vec::new();
-    for name in crate_paths() {
-        let path = format!("{name}/Cargo.toml");
-        assert!(
-            read_file(&path).contains(&format!("name = \"{}\"\n", package_name(&name))),
-            "{path}: not its folder's name"
-        );
-        let (always, in_tests) = allowed_dependencies(&package_name(&name));
-        for (for_tests, dependency) in dependencies(&read_file(&path)) {
-            let may = always.contains(&dependency) || (for_tests && in_tests.contains(&dependency));
-            if known.contains(&dependency) && !may {
-                broken.push(format!("{path}: {dependency}: see `allowed` in common/tests/tidy.rs"));
+    for folder in crate_paths() {
+        let name = package_name(&folder);
+        let manifest = workspace_root().join(&folder).join("Cargo.toml");
+        let package = packages.iter().find(|package| package["manifest_path"] == manifest.to_str().unwrap()).unwrap();
+        assert_eq!(package["name"], name, "{folder}: not its folder's name");
+        let (always, in_tests) = allowed_dependencies(&name);
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let (for_tests, dependency) = (dependency["kind"] == "dev", dependency["name"].as_str().unwrap());
+            let may = always.contains(dependency) || (for_tests && in_tests.contains(dependency));
+            if names.contains(dependency) && !may {
+                broken.push(format!("{folder}: {dependency}: see `allowed_dependencies` in common/tests/tidy.rs"));
             }
-            if name == "common/objects" && !for_tests && ASYNC_OR_IO.contains(&dependency.as_str()) {
-                broken.push(format!("{path}: {dependency}: this crate must have no I/O and nothing async"));
+            if folder == "common/objects" && !for_tests && ASYNC_OR_IO.split(' ').any(|name| name == dependency) {
+                broken.push(format!("{folder}: {dependency}: this crate must have no I/O and nothing async"));
             }
-            if dependency == "anyhow" && !name.starts_with("e2e") {
-                broken.push(format!("{path}: anyhow: errors are enums, except in e2e"));
+            if dependency == "anyhow" && !folder.starts_with("e2e") {
+                broken.push(format!("{folder}: anyhow: errors are enums, except in e2e"));
             }
         }
     }
     assert_none_broken(broken);
-}
-
-#[test]
-fn dependencies_are_recognized() {
-    let manifest = "[package]\nname = \"a\"\n\n[dependencies]\n# why\nb.workspace = true\nc = { path = \"c\" }\n\n\
-        [dependencies.d]\npath = \"d\"\n\n[target.'cfg(unix)'.dependencies]\ne = \"1\"\n\n[build-dependencies]\nf = \"1\"\n\n\
-        [dev-dependencies]\ng.workspace = true\n\n[lints]\nworkspace = true\n";
-    let found = dependencies(manifest);
-    let always = ["b", "c", "d", "e", "f"].map(|name| (false, name.to_owned()));
-    assert_eq!(found, [always.as_slice(), &[(true, "g".to_owned())]].concat());
 }
 
 #[test]
@@ -557,7 +466,9 @@ fn every_file_of_e2e_tests_is_part_of_a_program() {
         if in_suites && has_tests {
             broken.push(format!("{path}: without a harness, functions with the attribute `test` do not run"));
         }
-        if content.contains("fn suite() -> Suite") && !suites.contains(&format!(" {name}::suite(),\n")) {
+        if (content.contains("fn suite() -> Suite") || content.contains("\nsuite! {"))
+            && !suites.contains(&format!(" {name}::suite(),\n"))
+        {
             broken.push(format!("{path}: missing in e2e/tests/suites.rs, so `cargo test` does not run it"));
         }
         if !in_suites && !in_checks && !["suites", "checks"].contains(&name.as_str()) {
@@ -578,46 +489,34 @@ fn hand_over_suites_run_on_the_sandbox() {
 
 #[test]
 fn names_contain_no_empty_words() {
-    let mut broken = Vec::new();
     // In e2e, `manager` is a word of the API: a field manager.
-    for name in crate_paths().into_iter().filter(|name| !name.starts_with("e2e")) {
-        for path in source_files(&name) {
-            for (number, line) in code_lines(&path) {
-                let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
-                let Some(_) = words.find(|word| ["struct", "enum", "trait", "mod", "type"].contains(word)) else {
-                    continue;
-                };
-                let named = words.next().unwrap_or_default().to_ascii_lowercase();
-                if ["manager", "helper", "helpers", "util", "utils", "impl"].iter().any(|empty| named.ends_with(empty))
-                {
-                    broken.push(format!("{path}:{number}: {named}: no Manager, Helper, Util, Impl"));
-                }
-            }
-        }
-    }
-    assert_none_broken(broken);
+    let crates = crate_paths().into_iter().filter(|name| !name.starts_with("e2e"));
+    let empty = |(place, line): (String, String)| {
+        let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.find(|word| ["struct", "enum", "trait", "mod", "type"].contains(word))?;
+        let named = words.next().unwrap_or_default().to_ascii_lowercase();
+        let empty_words = ["manager", "helper", "helpers", "util", "utils", "impl"];
+        let is_empty = empty_words.iter().any(|word| named.ends_with(word));
+        is_empty.then(|| format!("{place}: {named}: no Manager, Helper, Util, Impl"))
+    };
+    assert_none_broken(code_of(crates.flat_map(|name| source_files(&name))).filter_map(empty).collect());
 }
 
 #[test]
 fn files_stay_small() {
-    let mut broken = Vec::new();
-    for name in crate_paths() {
-        for path in source_files(&name) {
-            let lines = code_lines(&path).len();
-            if lines > MAX_LINES_OF_CODE {
-                broken.push(format!(
-                    "{path}: {lines} lines of code, more than {MAX_LINES_OF_CODE}: split off the second noun"
-                ));
-            }
-        }
-    }
-    for path in files_below("docs/decisions", ".md") {
+    let too_long = |path: String, lines: usize, most: usize, why: &str| {
+        (lines > most).then(|| format!("{path}: {lines} lines, more than {most}: {why}"))
+    };
+    let sources = crate_paths().into_iter().flat_map(|name| source_files(&name));
+    let broken = sources.filter_map(|path| {
+        let lines = code_lines(&path).len();
+        too_long(path, lines, MAX_LINES_OF_CODE, "split off the second noun")
+    });
+    let decisions = files_below("docs/decisions", ".md").into_iter().filter_map(|path| {
         let lines = read_file(&path).lines().count();
-        if lines > MAX_LINES_IN_DECISION {
-            broken.push(format!("{path}: {lines} lines; a decision record has at most {MAX_LINES_IN_DECISION}"));
-        }
-    }
-    assert_none_broken(broken);
+        too_long(path, lines, MAX_LINES_IN_DECISION, "a decision record is short")
+    });
+    assert_none_broken(broken.chain(decisions).collect());
 }
 
 #[test]

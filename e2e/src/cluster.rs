@@ -1,6 +1,6 @@
 //! The cluster for suites, the bench and the playground.
 //!
-//! The environment variable `NONET_CLUSTER` chooses it:
+//! The environment variable `NONET_CLUSTER` chooses it (the fourth kind, `virtual`, is that of `cargo test` in a controller's crate):
 //!
 //! | value | API server | nodes and protection of storage |
 //! | --- | --- | --- |
@@ -26,50 +26,42 @@ use std::{
     time::Duration,
 };
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use common::clock::Clock;
 
 use crate::{
     nodes::{self, Nodes},
     sandbox::{self, Credential, RequestKey, Sandbox, Server, Tls, protection::Protection},
 };
-pub use directory::Directory;
+pub use directory::{Directory, write_private};
 use envtest::Counting;
+pub use testkit::scene::Kind;
 
 /// The variable that chooses the cluster.
 pub const CLUSTER_VARIABLE: &str = "NONET_CLUSTER";
 /// The variable that names the directory with the binaries of `envtest`.
 pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
+const KINDS: [Kind; 3] = [Kind::Sandbox, Kind::Envtest, Kind::Kubeconfig];
 
-/// The kinds of clusters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The sandbox.
-    Sandbox,
-    /// A real etcd and a real kube-apiserver.
-    Envtest,
-    /// The cluster of the user's kubeconfig.
-    Kubeconfig,
+/// The kinds of clusters that the environment and command lines name.
+pub fn kinds() -> impl TypedValueParser<Value = Kind> {
+    let help = |kind| match kind {
+        Kind::Envtest => "etcd and kube-apiserver from the directory in `KUBEBUILDER_ASSETS`",
+        Kind::Kubeconfig => "The cluster of your kubeconfig, with its built-in controllers switched off",
+        _ => "The API server in memory",
+    };
+    let values = KINDS.map(|kind| PossibleValue::new(kind.name()).help(help(kind)));
+    PossibleValuesParser::new(values).try_map(|name| named(&name))
 }
 
-impl Kind {
-    /// The kind that the environment asks for.
-    pub fn from_env() -> Result<Self, Error> {
-        match std::env::var(CLUSTER_VARIABLE).unwrap_or_default().as_str() {
-            "" | "sandbox" => Ok(Self::Sandbox),
-            "envtest" => Ok(Self::Envtest),
-            "kubeconfig" => Ok(Self::Kubeconfig),
-            other => Err(Error::UnknownKind(other.to_owned())),
-        }
-    }
+fn named(name: &str) -> Result<Kind, Error> {
+    KINDS.into_iter().find(|kind| kind.name() == name).ok_or_else(|| Error::UnknownKind(name.to_owned()))
+}
 
-    /// Its name in the environment.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sandbox => "sandbox",
-            Self::Envtest => "envtest",
-            Self::Kubeconfig => "kubeconfig",
-        }
-    }
+/// The kind of cluster that the environment asks for.
+pub fn chosen_kind() -> Result<Kind, Error> {
+    let chosen = std::env::var(CLUSTER_VARIABLE).unwrap_or_default();
+    if chosen.is_empty() { Ok(Kind::Sandbox) } else { named(&chosen) }
 }
 
 /// The reason why there is no cluster.
@@ -148,7 +140,7 @@ impl Builder {
     pub async fn start(self) -> Result<Cluster, Error> {
         let kind = match self.kind {
             Some(kind) => kind,
-            None => Kind::from_env()?,
+            None => chosen_kind()?,
         };
         let clock = Clock::system();
         let directory = Directory::new("cluster")?;
@@ -157,15 +149,16 @@ impl Builder {
             Kind::Sandbox => {
                 let sandbox = self.sandbox.clock(clock.clone()).build();
                 let server = sandbox.serve(([127, 0, 0, 1], 0).into(), Tls::On).await?;
-                directory::write(&kubeconfig, &server.kubeconfig())?;
+                write_private(&kubeconfig, &server.kubeconfig())?;
                 Backend::Sandbox { sandbox, server }
             }
             Kind::Envtest => {
                 let envtest = envtest::Envtest::start(&directory, &clock, self.counting).await?;
-                directory::write(&kubeconfig, &envtest.kubeconfig())?;
+                write_private(&kubeconfig, &envtest.kubeconfig())?;
                 Backend::Envtest(Box::new(envtest))
             }
             Kind::Kubeconfig => Backend::Kubeconfig(users_kubeconfig()?),
+            Kind::Virtual => return Err(Error::UnknownKind(kind.name().to_owned())),
         };
         let kubeconfig = match &backend {
             Backend::Kubeconfig(path) => path.clone(),
@@ -176,21 +169,17 @@ impl Builder {
             envtest.wait(&client, &clock).await?;
         }
         let protection = match kind {
-            Kind::Sandbox | Kind::Envtest => Some(Protection::start(connect(&kubeconfig).await?, clock.clone())),
             Kind::Kubeconfig => None,
+            _ => Some(Protection::start(connect(&kubeconfig).await?, clock.clone())),
         };
         let mut nodes = None;
-        if let Some(builder) = self.nodes {
-            let ours = match kind {
-                Kind::Sandbox | Kind::Envtest => true,
-                Kind::Kubeconfig => !has_nodes(&client).await?,
-            };
-            if ours {
-                let client = connect(&kubeconfig).await?;
-                let started = builder.start(client, clock.clone());
-                started.ready().await;
-                nodes = Some(started);
-            }
+        if let Some(builder) = self.nodes
+            && (kind != Kind::Kubeconfig || !has_nodes(&client).await?)
+        {
+            let client = connect(&kubeconfig).await?;
+            let started = builder.start(client, clock.clone());
+            started.ready().await;
+            nodes = Some(started);
         }
         Ok(Cluster { nodes, _protection: protection, client, kubeconfig, backend, clock, kind, directory })
     }
@@ -262,7 +251,7 @@ impl Cluster {
         // A process that runs under the same identity may read its own file at this moment.
         let unique = self.clock.random_u64();
         let path = self.directory.path().join(format!("kubeconfig-{name}-{unique:016x}"));
-        directory::write(&path, text)?;
+        write_private(&path, text)?;
         Ok(path)
     }
 
@@ -297,14 +286,6 @@ impl Cluster {
     /// The directory for files of processes of the cluster. It is removed with the cluster.
     pub fn directory(&self) -> &Path {
         self.directory.path()
-    }
-
-    /// Whether the cluster has a namespace controller, which empties deleted namespaces and creates ServiceAccounts in new ones.
-    pub fn manages_namespaces(&self) -> bool {
-        match self.kind {
-            Kind::Sandbox | Kind::Kubeconfig => true,
-            Kind::Envtest => false,
-        }
     }
 
     /// Stops it. On the cluster of a kubeconfig, the simulated nodes are deleted. Any other cluster is removed with its objects.

@@ -40,14 +40,6 @@ pub fn names() -> String {
     ALL.iter().map(|d| d.name).collect::<Vec<_>>().join(", ")
 }
 
-/// The user name of a controller that runs with the manifests of `deploy/`.
-pub fn identity(name: &str) -> String {
-    format!("system:serviceaccount:{NAMESPACE}:nonet-{name}")
-}
-
-/// The namespace in which the overlays of `deploy/` install the controllers.
-pub const NAMESPACE: &str = "kube-system";
-
 #[cfg(test)]
 mod tests {
     use super::*;

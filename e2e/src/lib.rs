@@ -5,17 +5,17 @@
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`suite`] | suites: tests of the real binaries on a whole cluster |
+//! | [`suite`] | suites: scenes with the real binaries on a whole cluster |
 //! | [`cluster`], [`process`], [`rights`] | the cluster, the processes of the controllers, and their rights |
 //! | [`skips`] | records of skipped tests |
 
 pub mod cluster;
 pub mod controllers;
 pub mod process;
-pub mod rights;
 pub mod situations;
 pub mod skips;
 pub mod suite;
 pub mod tools;
 
 pub use sandbox::{self, loops, nodes};
+pub use testkit::rights;

@@ -141,13 +141,6 @@ impl Launch {
         self
     }
 
-    /// Sets the name of the process in messages; the default is the name of its binary.
-    #[must_use]
-    pub fn named(mut self, name: &str) -> Self {
-        name.clone_into(&mut self.name);
-        self
-    }
-
     /// Starts the process. Must be called inside a tokio runtime with I/O.
     pub fn start(self, clock: &Clock) -> Result<Process, Error> {
         let mut command = Command::new(&self.binary);

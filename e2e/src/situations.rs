@@ -5,10 +5,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use common::clock::Clock;
-use http::{Method, Request, header};
 use sandbox::nodes::Nodes;
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use crate::suite::{Client, Refused};
 
 /// The usual namespace of situations.
 pub const NAMESPACE: &str = "shop";
@@ -165,7 +166,7 @@ impl Situation {
     ///
     /// # Errors
     /// If the API server refuses a step.
-    pub async fn build(&self, place: &Place<'_>) -> Result<(), kube::Error> {
+    pub async fn build(&self, place: &Place<'_>) -> Result<(), Refused> {
         for step in &self.steps {
             step.take(place).await?;
         }
@@ -188,7 +189,7 @@ impl Step {
         self.of.as_ref().is_some_and(|of| of.starts_with("nodes/"))
     }
 
-    async fn take(&self, place: &Place<'_>) -> Result<(), kube::Error> {
+    async fn take(&self, place: &Place<'_>) -> Result<(), Refused> {
         let applied = self.apply.clone().into_iter().chain(self.workload.as_ref().map(Workload::to_object));
         for mut object in applied {
             let status = object.as_object_mut().and_then(|object| object.remove("status"));
@@ -208,7 +209,7 @@ impl Step {
                 place.create(event.about(&object, place.clock)).await?;
             }
             if self.delete {
-                place.send(Method::DELETE, &place.path_of(&object), "", None).await?;
+                place.send("DELETE", &place.path_of(&object), "", None).await?;
             }
         }
         if let Some(node) = &self.silence {
@@ -222,11 +223,11 @@ impl Step {
     }
 
     /// The objects that the step changes.
-    async fn chosen(&self, place: &Place<'_>) -> Result<Vec<Value>, kube::Error> {
+    async fn chosen(&self, place: &Place<'_>) -> Result<Vec<Value>, Refused> {
         let mut out = Vec::new();
         if let Some(app) = &self.pods {
             let path = format!("/api/v1/namespaces/{}/pods?labelSelector=app={app}", place.namespace);
-            let list = place.send(Method::GET, &path, "", None).await?;
+            let list = place.send("GET", &path, "", None).await?;
             let mut pods = list["items"].as_array().cloned().unwrap_or_default();
             pods.sort_by_key(|pod| pod["metadata"]["name"].as_str().map(str::to_owned));
             pods.truncate(self.count.unwrap_or(usize::MAX));
@@ -238,38 +239,31 @@ impl Step {
         }
         if let Some((resource, name)) = self.of.as_deref().and_then(|of| of.split_once('/')) {
             let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
-            out.push(
-                place.send(Method::GET, &format!("{}/{name}", place.collection(group, plural, None)), "", None).await?,
-            );
+            out.push(place.send("GET", &format!("{}/{name}", place.collection(group, plural, None)), "", None).await?);
         }
         Ok(out)
     }
 }
 
 impl Place<'_> {
-    async fn send(&self, method: Method, path: &str, media: &str, body: Option<&Value>) -> Result<Value, kube::Error> {
-        let mut request = Request::builder().method(method).uri(path);
-        if !media.is_empty() {
-            request = request.header(header::CONTENT_TYPE, media);
-        }
-        let body = body.map(Value::to_string).unwrap_or_default().into_bytes();
-        self.client.request(request.body(body).map_err(kube::Error::HttpError)?).await
+    async fn send(&self, method: &str, path: &str, media: &str, body: Option<&Value>) -> Result<Value, Refused> {
+        Client::new(self.client.clone()).send(method, path, media, body).await
     }
 
-    async fn apply(&self, object: Value) -> Result<Value, kube::Error> {
+    async fn apply(&self, object: Value) -> Result<Value, Refused> {
         let path = format!("{}?fieldManager=user&force=true", self.path_of(&object));
-        self.send(Method::PATCH, &path, "application/apply-patch+yaml", Some(&object)).await
+        self.send("PATCH", &path, "application/apply-patch+yaml", Some(&object)).await
     }
 
-    async fn create(&self, object: Value) -> Result<Value, kube::Error> {
+    async fn create(&self, object: Value) -> Result<Value, Refused> {
         let path = self.path_of(&object);
         let collection = path.rsplit_once('/').map_or(path.as_str(), |(collection, _)| collection);
-        self.send(Method::POST, collection, "application/json", Some(&object)).await
+        self.send("POST", collection, "application/json", Some(&object)).await
     }
 
-    async fn merge(&self, object: &Value, part: &str, patch: &Value) -> Result<Value, kube::Error> {
+    async fn merge(&self, object: &Value, part: &str, patch: &Value) -> Result<Value, Refused> {
         let path = format!("{}{part}", self.path_of(object));
-        self.send(Method::PATCH, &path, "application/merge-patch+json", Some(patch)).await
+        self.send("PATCH", &path, "application/merge-patch+json", Some(patch)).await
     }
 
     /// The path of a list. All resources of the situations have the version v1.

@@ -19,13 +19,14 @@ use futures::future::join_all;
 use http::{Method, Request};
 use kubectl_nonet::{
     connection::Connection,
-    plan::{self, Options, read::read, steps::Action},
+    plan::{self, Options, read as live, steps::Action},
     why::{self, Target, reader::Reader},
 };
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/stuck.md");
+use crate::{repository::read, world::name};
+
 const TIMEOUT: Duration = Duration::from_secs(10);
 const READY_AFTER: Duration = Duration::from_secs(1);
 /// The longest time that a situation may take.
@@ -97,15 +98,13 @@ fn without_chance(text: &str, namespace: &str) -> String {
 
 /// The causes on the page, by title.
 fn causes_on_the_page() -> BTreeMap<String, String> {
-    let page = std::fs::read_to_string(PAGE).unwrap();
-    let sections = page.split("\n## ").skip(1);
+    let page = read("docs/stuck.md");
     let cause = |section: &str| {
         let title = section.lines().next().unwrap_or_default().to_owned();
         let text = section.rsplit_once("```").map_or("", |(text, _)| text);
-        let begin = text.find("\nCause: ").or_else(|| text.find("\nIt waits for nothing.")).unwrap_or_default();
-        (title, without_chance(&text[begin..], NAMESPACE))
+        (title, without_chance(self::cause(text), NAMESPACE))
     };
-    sections.map(cause).collect()
+    page.split("\n## ").skip(1).map(cause).collect()
 }
 
 /// The end of an answer: its cause, and what people do.
@@ -167,93 +166,92 @@ async fn difference(
 
 /// A workload before a change, and after it.
 fn changes() -> Vec<(&'static str, Value, Value)> {
-    let object = |kind: &str, image: u8, mut spec: Value| {
-        spec["selector"] = json!({"matchLabels": {"app": "web"}});
+    let object = |kind: &str, strategy: &Value, (replicas, image): (u32, u8)| {
         let container = json!({"name": "main", "image": format!("registry.example/web:{image}")});
         let pod = json!({"terminationGracePeriodSeconds": 0, "containers": [container]});
-        spec["template"] = json!({"metadata": {"labels": {"app": "web"}}, "spec": pod});
+        let mut spec = json!({"selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": pod}});
+        spec[if kind == "Deployment" { "strategy" } else { "updateStrategy" }] = strategy.clone();
+        if kind != "DaemonSet" {
+            spec["replicas"] = replicas.into();
+        }
+        if kind == "StatefulSet" {
+            spec["serviceName"] = "web".into();
+        }
         json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"}, "spec": spec})
     };
-    let deployment = |replicas: u32, image: u8, strategy: Value| {
-        object("Deployment", image, json!({"replicas": replicas, "strategy": strategy}))
+    let rolling = |limits: Value| json!({"type": "RollingUpdate", "rollingUpdate": limits});
+    let limits = |surge: u8, unavailable: u8| rolling(json!({"maxSurge": surge, "maxUnavailable": unavailable}));
+    let from = |partition: u8| rolling(json!({ "partition": partition }));
+    // Of each side, the number of replicas and the image.
+    let rows = [
+        ("surge", "Deployment", limits(1, 0), (3, 1), (3, 2)),
+        ("unavailable", "Deployment", limits(0, 1), (4, 1), (4, 2)),
+        ("recreate", "Deployment", json!({"type": "Recreate"}), (2, 1), (2, 2)),
+        ("up", "Deployment", limits(1, 0), (2, 1), (5, 1)),
+        ("down", "Deployment", limits(1, 0), (5, 1), (1, 1)),
+        ("both", "Deployment", limits(1, 0), (2, 1), (3, 2)),
+        ("ordinals", "StatefulSet", from(0), (3, 1), (3, 2)),
+        ("partition", "StatefulSet", from(2), (3, 1), (3, 2)),
+        ("more-ordinals", "StatefulSet", from(0), (1, 1), (3, 1)),
+        ("fewer-ordinals", "StatefulSet", from(0), (3, 1), (1, 1)),
+        ("daemon-surge", "DaemonSet", limits(1, 0), (0, 1), (0, 2)),
+        ("daemon-unavailable", "DaemonSet", limits(0, 1), (0, 1), (0, 2)),
+    ];
+    let change = |(name, kind, strategy, before, after): (_, _, Value, _, _)| {
+        (name, object(kind, &strategy, before), object(kind, &strategy, after))
     };
-    let rolling = |surge: u32, unavailable: u32| json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
-    let set = |replicas: u32, image: u8, partition: u32| {
-        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}});
-        object("StatefulSet", image, json!({"replicas": replicas, "serviceName": "web", "updateStrategy": strategy}))
-    };
-    let daemon = |image: u8, limits: Value| {
-        object("DaemonSet", image, json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": limits}}))
-    };
-    let (surge, unavailable) =
-        (json!({"maxSurge": 1, "maxUnavailable": 0}), json!({"maxSurge": 0, "maxUnavailable": 1}));
-    vec![
-        ("surge", deployment(3, 1, rolling(1, 0)), deployment(3, 2, rolling(1, 0))),
-        ("unavailable", deployment(4, 1, rolling(0, 1)), deployment(4, 2, rolling(0, 1))),
-        ("recreate", deployment(2, 1, json!({"type": "Recreate"})), deployment(2, 2, json!({"type": "Recreate"}))),
-        ("up", deployment(2, 1, rolling(1, 0)), deployment(5, 1, rolling(1, 0))),
-        ("down", deployment(5, 1, rolling(1, 0)), deployment(1, 1, rolling(1, 0))),
-        ("both", deployment(2, 1, rolling(1, 0)), deployment(3, 2, rolling(1, 0))),
-        ("ordinals", set(3, 1, 0), set(3, 2, 0)),
-        ("partition", set(3, 1, 2), set(3, 2, 2)),
-        ("more-ordinals", set(1, 1, 0), set(3, 1, 0)),
-        ("fewer-ordinals", set(3, 1, 0), set(1, 1, 0)),
-        ("daemon-surge", daemon(1, surge.clone()), daemon(2, surge)),
-        ("daemon-unavailable", daemon(1, unavailable.clone()), daemon(2, unavailable)),
-    ]
+    rows.into_iter().map(change).collect()
 }
 
 /// The sizes of ReplicaSets, and the Pods of the other workloads, that a plan predicts.
 fn planned(prediction: &plan::Prediction) -> Vec<String> {
     let size = |step: &plan::steps::Step| {
         let owner = step.object.kind.as_str();
+        let of_pods = |kind: &str| kind == "Pod" && ["StatefulSet", "DaemonSet"].contains(&owner);
         match &step.action {
             Action::Create { child, size: Some((size, _)) } => {
                 (*size > 0).then(|| format!("{} 0 -> {size}", child.name))
             }
             Action::Scale { from, to } if owner == "ReplicaSet" => Some(format!("{} {from} -> {to}", step.object.name)),
-            Action::Create { child, .. } if child.kind == "Pod" && owner == "StatefulSet" => {
-                Some(format!("+{}", child.name))
-            }
-            Action::Delete { child } if child.kind == "Pod" && owner == "StatefulSet" => {
-                Some(format!("-{}", child.name))
-            }
-            Action::Create { child, .. } if child.kind == "Pod" && owner == "DaemonSet" => Some("+daemon".to_owned()),
-            Action::Delete { child } if child.kind == "Pod" && owner == "DaemonSet" => Some("-daemon".to_owned()),
+            Action::Create { child, .. } if of_pods(&child.kind) => Some(format!("+{}", shown(owner, &child.name))),
+            Action::Delete { child } if of_pods(&child.kind) => Some(format!("-{}", shown(owner, &child.name))),
             _ => None,
         }
     };
     prediction.steps.iter().filter_map(size).collect()
 }
 
+/// A Pod of a workload: by its name, unless the name is random.
+fn shown<'a>(kind: &str, pod: &'a str) -> &'a str {
+    if kind == "DaemonSet" { "daemon" } else { pod }
+}
+
 /// The same from what a watch of ReplicaSets or Pods brings.
 #[derive(Default)]
 struct Observed {
     sizes: BTreeMap<String, i64>,
-    going: BTreeMap<String, bool>,
+    terminating: BTreeMap<String, bool>,
     lines: Vec<String>,
 }
 
 impl Observed {
     fn see(&mut self, kind: &str, event: &str, object: &Value) {
-        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let (name, is_gone) = (name(object).to_owned(), event == "DELETED");
         if kind == "Deployment" {
-            let size = if event == "DELETED" { 0 } else { object["spec"]["replicas"].as_i64().unwrap_or_default() };
+            let size = if is_gone { 0 } else { object["spec"]["replicas"].as_i64().unwrap_or_default() };
             let before = self.sizes.insert(name.clone(), size).unwrap_or_default();
-            if before != size {
-                self.lines.push(format!("{name} {before} -> {size}"));
-            }
+            self.lines.extend((before != size).then(|| format!("{name} {before} -> {size}")));
             return;
         }
-        let shown = if kind == "DaemonSet" { "daemon".to_owned() } else { name.clone() };
-        let is_going = event == "DELETED" || object["metadata"]["deletionTimestamp"].is_string();
-        match self.going.insert(name, is_going) {
-            None => self.lines.push(format!("+{shown}")),
-            Some(false) if is_going => self.lines.push(format!("-{shown}")),
+        let is_terminating = is_gone || object["metadata"]["deletionTimestamp"].is_string();
+        match self.terminating.insert(name.clone(), is_terminating) {
+            None => self.lines.push(format!("+{}", shown(kind, &name))),
+            Some(false) if is_terminating => self.lines.push(format!("-{}", shown(kind, &name))),
             _ => {}
         }
-        if event == "DELETED" {
-            self.going.retain(|name, _| *name != object["metadata"]["name"].as_str().unwrap_or_default());
+        if is_gone {
+            self.terminating.remove(&name);
         }
     }
 }
@@ -290,7 +288,7 @@ async fn surprise(
 
     let mut given = after.clone();
     given["metadata"]["namespace"] = namespace.into();
-    let live = read(connection, std::slice::from_ref(&given), namespace).await.unwrap();
+    let live = live::read(connection, std::slice::from_ref(&given), namespace).await.unwrap();
     let options = Options { start: clock.now(), duration: Duration::from_mins(5), ready_after: READY_AFTER };
     let prediction =
         tokio::task::spawn_blocking(move || plan::predict(live, vec![given], options)).await.unwrap().unwrap();

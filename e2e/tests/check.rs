@@ -1,11 +1,11 @@
 //! What `kubectl nonet` knows of the controllers agrees with the controllers.
 
-use std::fs;
-
 use common::process::built_in_flags::ControllersFlag;
 use e2e::controllers;
 use kubectl_nonet::controllers::{ALL, AccessRight, controller_of_loop};
 use serde_json::Value;
+
+use crate::repository::yaml;
 
 #[test]
 fn the_plugin_knows_the_older_name_of_every_loop() {
@@ -18,10 +18,8 @@ fn the_plugin_knows_the_older_name_of_every_loop() {
 
 #[test]
 fn the_plugin_asks_for_rights_that_the_manifests_give() {
-    let read = |path: String| fs::read_to_string(format!("{}/../deploy/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     for controller in ALL {
-        let rbac = read(format!("controllers/{}/rbac.yaml", controller.name));
-        let objects: Vec<Value> = serde_saphyr::from_multiple(&rbac).unwrap();
+        let objects = yaml(&format!("deploy/controllers/{}/rbac.yaml", controller.name));
         let role = objects.iter().find(|object| object["kind"] == "ClusterRole").unwrap();
         let gives = |right: &AccessRight| {
             let has = |list: &Value, item: &str| list.as_array().unwrap().iter().any(|each| each == item);

@@ -5,13 +5,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
 
 mod beside;
-mod cascade;
 mod check;
 mod deploy;
 mod docs;
 mod guards;
 mod projections;
+mod repository;
 mod rights;
 mod traces;
 mod why;
 mod wire;
+mod world;

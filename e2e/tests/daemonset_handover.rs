@@ -5,12 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use common::object::Resource;
 use e2e::suite::{handover::Hands, prelude::*};
-use http_body_util::BodyExt as _;
-use kube::client::Body;
+
+use crate::daemonset::{limits, target};
 
 /// The number of nodes of every cluster of this suite.
 const NODE_COUNT: i64 = 6;
+/// What the controller writes.
+const WRITTEN: [Resource; 3] = [DAEMON_SETS, CONTROLLER_REVISIONS, PODS];
 
 pub(crate) fn suite() -> Suite {
     let scenes = scenes! {
@@ -19,24 +22,15 @@ pub(crate) fn suite() -> Suite {
         ENVTEST.needs(Hands::differ) =>
             both_write_the_same;
     };
-    Suite::new("daemonset_handover", &[], scenes).at_once(1)
+    Suite::new("daemonset_handover").scenes(scenes).at_once(1)
 }
 
 fn hands() -> Hands {
     Hands::find("daemonset-controller", "daemonset-controller")
 }
 
-fn limits(max_unavailable: u32, max_surge: u32) -> Value {
-    let rolling = json!({"maxUnavailable": max_unavailable, "maxSurge": max_surge});
-    json!({"type": "RollingUpdate", "rollingUpdate": rolling})
-}
-
 fn slow(name: &str, strategy: Value) -> Builder {
     daemon_set(name).set("spec/updateStrategy", strategy).script("sim/ready-after", "0.8")
-}
-
-fn image(n: i64) -> Value {
-    json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": format!("img:{n}")}]}}}})
 }
 
 fn number(set: &Value, field: &str) -> i64 {
@@ -60,11 +54,6 @@ fn owner(object: &Value) -> &str {
     object["metadata"]["ownerReferences"][0]["name"].as_str().unwrap_or_default()
 }
 
-fn target(pod: &Value) -> &str {
-    let pin = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
-    pod.pointer(pin).and_then(Value::as_str).unwrap_or_default()
-}
-
 /// The nodes without a ready Pod of a set.
 fn without(state: &State, set: &str) -> i64 {
     let serves = state.pods.values().filter(|pod| owner(pod) == set && is_ready(pod));
@@ -82,7 +71,7 @@ async fn rollouts_go_on_in_other_hands(c: Context) -> Outcome {
     let mut midway = 0;
     for version in 2..=4 {
         for name in ["one", "surge"] {
-            c.merge(DAEMON_SETS, name, image(version)).await?;
+            c.merge(DAEMON_SETS, name, image(&format!("img:{version}"))).await?;
         }
         let mut left = 20;
         loop {
@@ -173,50 +162,37 @@ async fn made(c: &Context) -> Outcome {
     Ok(())
 }
 
-async fn versions(c: &Context) -> Result<Vec<String>, Failure> {
-    let mut out = Vec::new();
-    for resource in [DAEMON_SETS, CONTROLLER_REVISIONS, PODS] {
-        for object in c.list(resource).await? {
-            out.push(format!("{} {}", object["metadata"]["name"], object["metadata"]["resourceVersion"]));
-        }
-    }
-    Ok(out)
-}
-
 async fn what_is_at_rest_stays_at_rest_both_ways(c: Context) -> Outcome {
     let hands = hands();
     let theirs = hands.theirs(&c).await?;
     made(&c).await?;
-    let before = versions(&c).await?;
+    let before = c.versions(&WRITTEN).await?;
     let ours = hands.change(&c, theirs).await?;
     c.sleep(Duration::from_secs(5)).await;
-    assert_eq!(versions(&c).await?, before, "from theirs to ours");
+    assert_eq!(c.versions(&WRITTEN).await?, before, "from theirs to ours");
     // Now what ours has made.
     cleared(&c).await?;
     made(&c).await?;
-    let before = versions(&c).await?;
+    let before = c.versions(&WRITTEN).await?;
     let theirs = hands.change(&c, ours).await?;
     c.sleep(Duration::from_secs(5)).await;
-    assert_eq!(versions(&c).await?, before, "from ours to theirs");
+    assert_eq!(c.versions(&WRITTEN).await?, before, "from ours to theirs");
     theirs.end().await
 }
 
 /// Deletes all sets with their Pods and revisions.
 async fn cleared(c: &Context) -> Outcome {
-    for resource in [DAEMON_SETS, CONTROLLER_REVISIONS, PODS] {
+    for resource in WRITTEN {
         let now = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
         c.client().delete(resource, c.namespace(), "", &now).await?;
     }
-    c.until("everything to be gone", async || versions(c).await.ok()?.is_empty().then_some(())).await
+    c.until("everything to be gone", async || c.versions(&WRITTEN).await.ok()?.is_empty().then_some(())).await
 }
 
 /// The bytes that the server has stored as the data of a revision.
 async fn stored(c: &Context, name: &str) -> Result<String, Failure> {
     let path = CONTROLLER_REVISIONS.path(c.namespace(), name, "");
-    let request =
-        http::Request::get(path).header("accept", "application/vnd.kubernetes.protobuf").body(Body::empty())?;
-    let answer = c.client().kube().send(request).await?;
-    let body = answer.into_body().collect().await?.to_bytes();
+    let body = c.read(&path, "application/vnd.kubernetes.protobuf").await?;
     let text = String::from_utf8_lossy(&body).into_owned();
     let (from, to) = (text.find(r#"{"spec""#), text.rfind("}}}}"));
     Ok(from.zip(to).map(|(from, to)| text[from..to].to_owned()).unwrap_or_default())

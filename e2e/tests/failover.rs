@@ -20,7 +20,8 @@ pub(crate) fn suite() -> Suite {
         SANDBOX =>
             a_successor_writes_without_reading_what_it_knows;
     };
-    Suite::new("failover", &[], scenes)
+    Suite::new("failover")
+        .scenes(scenes)
         // Controllers act on every namespace: two tests at once would share them.
         .at_once(1)
 }
@@ -33,7 +34,7 @@ async fn holder(c: &Context, controller: &str) -> Option<String> {
 
 /// Waits until somebody other than `before` holds the Lease, and says who and how long that took.
 async fn successor(c: &Context, controller: &str, before: &str, since: Instant) -> Result<(String, Duration), Failure> {
-    let clock = c.cluster().clock();
+    let clock = c.clock();
     loop {
         if let Some(now) = holder(c, controller).await.filter(|h| h != before) {
             return Ok((now, clock.monotonic_now() - since));
@@ -52,10 +53,6 @@ async fn pair(c: &Context, controller: &str, flags: &[&str]) -> Result<(Process,
     let standby = c.start(controller, flags).await?;
     assert_eq!(holder(c, controller).await.as_ref(), Some(&holds));
     Ok((leader, standby, holds))
-}
-
-pub(crate) fn image(image: &str) -> Value {
-    json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}})
 }
 
 /// A Deployment whose rollout goes Pod by Pod.
@@ -90,7 +87,7 @@ async fn a_stopped_leader_is_followed_within_a_second(c: Context) -> Outcome {
     let recorder = c.record().await?;
     c.merge(DEPLOYMENTS, "web", image("img:2")).await?;
     halfway(&c, &d).await?;
-    let since = c.cluster().clock().monotonic_now();
+    let since = c.clock().monotonic_now();
     leader.terminate()?;
     let (_, took) = successor(&c, DEPLOYMENT_CONTROLLER, &name, since).await?;
     c.check(took < Duration::from_secs(1), &format!("the standby took over after {took:?}")).await?;
@@ -117,7 +114,7 @@ async fn a_successor_writes_without_reading_what_it_knows(c: Context) -> Outcome
     let of_standby = |verb, resource| requests.count(Some("second"), Some(verb), Some(resource));
     assert_eq!(of_standby("create", "pods"), 0, "a standby writes nothing");
     requests.clear();
-    let clock = c.cluster().clock();
+    let clock = c.clock();
     let since = clock.monotonic_now();
     leader.terminate()?;
     assert!(leader.ended(ENDING).await?.success());
@@ -157,7 +154,7 @@ async fn a_killed_leader_is_followed(c: Context) -> Outcome {
     let recorder = c.record().await?;
     c.merge(DEPLOYMENTS, "web", image("img:2")).await?;
     halfway(&c, &d).await?;
-    let since = c.cluster().clock().monotonic_now();
+    let since = c.clock().monotonic_now();
     leader.kill()?;
     leader.ended(ENDING).await?;
     let (_, took) = successor(&c, DEPLOYMENT_CONTROLLER, &name, since).await?;
@@ -209,7 +206,7 @@ async fn a_leader_killed_in_a_burst_is_followed(c: Context) -> Outcome {
 async fn a_leader_that_hangs_is_followed_and_writes_no_more(c: Context) -> Outcome {
     let (mut leader, _standby, name) = pair(&c, REPLICASET_CONTROLLER, QUICK).await?;
     c.create(REPLICA_SETS, replica_set("web").replicas(3)).await?;
-    let since = c.cluster().clock().monotonic_now();
+    let since = c.clock().monotonic_now();
     leader.pause()?;
     successor(&c, REPLICASET_CONTROLLER, &name, since).await?;
     c.scale(REPLICA_SETS, "web", 5).await?;

@@ -7,20 +7,18 @@ use std::collections::BTreeSet;
 
 use e2e::suite::{handover::Hands, prelude::*};
 
+use crate::job::is_finished;
+
 pub(crate) fn suite() -> Suite {
     let scenes = scenes! {
         SIMULATED =>
             jobs_go_back_and_forth what_upstream_left_at_rest_stays_at_rest;
     };
-    Suite::new("job_handover", &[], scenes).at_once(1)
+    Suite::new("job_handover").scenes(scenes).at_once(1)
 }
 
 fn hands() -> Hands {
     Hands::find("job-controller", "job-controller")
-}
-
-fn is_finished(job: &Value) -> bool {
-    ["Complete", "Failed"].iter().any(|kind| condition(job, kind).is_some_and(|c| c["status"] == "True"))
 }
 
 fn names(pods: &[Value]) -> BTreeSet<String> {
@@ -52,9 +50,7 @@ async fn jobs_go_back_and_forth(c: Context) -> Outcome {
         worker = hands.change(&c, worker).await?;
     }
     for (name, succeeded, failed) in [("plain", 24, 0), ("indexed", 16, 0), ("limited", 3, 2), ("failing", 0, 2)] {
-        let job = c
-            .until(&format!("Job {name} to finish"), async || c.get(JOBS, name).await.ok().filter(is_finished))
-            .await?;
+        let job = c.until_object(JOBS, name, &format!("Job {name} to finish"), is_finished).await?;
         let number = |field: &str| job["status"][field].as_i64().unwrap_or(0);
         assert_eq!((number("succeeded"), number("failed")), (succeeded, failed), "{name}: {}", job["status"]);
         let pods = c.pods_of(&job).await?;
@@ -84,20 +80,9 @@ async fn what_upstream_left_at_rest_stays_at_rest(c: Context) -> Outcome {
     .await?;
     c.sleep(Duration::from_secs(2)).await;
     theirs.end().await?;
-    let versions = async || {
-        let mut out = Vec::new();
-        for name in ["limited", "suspended", "done"] {
-            let job = c.get(JOBS, name).await?;
-            out.push(job["metadata"]["resourceVersion"].to_string());
-            for pod in c.pods_of(&job).await? {
-                out.push(pod["metadata"]["resourceVersion"].to_string());
-            }
-        }
-        Ok::<_, Failure>(out)
-    };
-    let before = versions().await?;
+    let before = c.versions(&[JOBS, PODS]).await?;
     let ours = hands.ours(&c).await?;
     c.sleep(Duration::from_secs(5)).await;
-    assert_eq!(versions().await?, before);
+    assert_eq!(c.versions(&[JOBS, PODS]).await?, before);
     ours.end().await
 }

@@ -9,7 +9,7 @@ pub(crate) fn suite() -> Suite {
             a_finalizer_holds_a_pod_with_its_final_status a_readiness_gate_is_honoured what_fits_nowhere_says_so
             a_claim_in_use_waits_for_its_pod many_pods_run_at_once;
     };
-    Suite::new("nodes", &[], scenes)
+    Suite::new("nodes").scenes(scenes)
 }
 
 async fn phase(c: &Context, name: &str, phase: &str) -> Result<Value, e2e::suite::Failure> {

@@ -3,7 +3,7 @@
 use e2e::suite::prelude::*;
 
 use crate::failover::{
-    DEPLOYMENT_CONTROLLER, ENDING, QUICK, REPLICASET_CONTROLLER, check_limits, halfway, image, slow_deployment,
+    DEPLOYMENT_CONTROLLER, ENDING, QUICK, REPLICASET_CONTROLLER, check_limits, halfway, slow_deployment,
 };
 
 pub(crate) fn suite() -> Suite {
@@ -11,7 +11,7 @@ pub(crate) fn suite() -> Suite {
         SANDBOX => a_short_outage_is_sat_out a_long_outage_costs_the_lease_and_nothing_else;
     };
     // Every controller of a test acts on every namespace, and an outage is one of all tests.
-    Suite::new("outage", &[], scenes).at_once(1)
+    Suite::new("outage").scenes(scenes).at_once(1)
 }
 
 /// The states of a namespace, from the log of the sandbox's writes since a version.

@@ -3,30 +3,44 @@
 //!
 //! `cargo test -p e2e --test suites` runs them all, `... -- deployment::` those of one suite.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod lost_node;
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
 use std::process::ExitCode;
 
 use e2e::suite::run_all;
 
+#[path = "../../cronjob-controller/tests/behaviour/scenes.rs"]
 mod cronjob;
+#[path = "../../daemonset-controller/tests/behaviour/scenes.rs"]
 mod daemonset;
 mod daemonset_handover;
+#[path = "../../deployment-controller/tests/behaviour/scenes.rs"]
 mod deployment;
+#[path = "../../endpointslice-controller/tests/behaviour/scenes/endpointslice.rs"]
 mod endpointslice;
+#[path = "../../endpointslice-controller/tests/behaviour/scenes/endpointslice_mirroring.rs"]
 mod endpointslice_mirroring;
 mod failover;
+#[path = "../../gc-controller/tests/behaviour/scenes.rs"]
 mod gc;
+mod gc_cascades;
+#[path = "../../job-controller/tests/behaviour/scenes.rs"]
 mod job;
 mod job_handover;
+mod kubectl;
+#[path = "../../node-lifecycle-controller/tests/behaviour/scenes/lost_node.rs"]
+mod lost_node;
+#[path = "../../node-lifecycle-controller/tests/behaviour/scenes/node_lifecycle.rs"]
 mod node_lifecycle;
 mod nodes;
 mod outage;
+#[path = "../../node-lifecycle-controller/tests/behaviour/scenes/pod_gc.rs"]
 mod pod_gc;
+#[path = "../../replicaset-controller/tests/behaviour/scenes.rs"]
 mod replicaset;
+#[path = "../../statefulset-controller/tests/behaviour/scenes.rs"]
 mod statefulset;
+#[path = "../../node-lifecycle-controller/tests/behaviour/scenes/taint_eviction.rs"]
 mod taint_eviction;
 
 fn main() -> ExitCode {
@@ -44,6 +58,8 @@ fn main() -> ExitCode {
         daemonset::suite(),
         endpointslice::suite(),
         endpointslice_mirroring::suite(),
+        gc_cascades::suite(),
+        kubectl::suite(),
         nodes::suite(),
         pod_gc::suite(),
         statefulset::suite(),

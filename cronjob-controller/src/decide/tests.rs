@@ -71,24 +71,28 @@ fn a_terminating_job_is_not_deleted_again() {
     assert_eq!(decide(&snapshot).actions, []);
 }
 
-/// CRONJOB-36, CRONJOB-39.
+/// CRONJOB-36, CRONJOB-38, CRONJOB-39.
 #[test]
 fn the_job_of_a_run_has_the_template_and_the_scheduled_time() {
-    let plan = decide(&cron_job_snapshot(json!({}), json!({}), &[]));
-    let [Action::CreateJob { name, body, scheduled_time: scheduled }] = &plan.actions[..] else {
-        panic!("{:?}", plan.actions)
-    };
-    assert_eq!((&**name, *scheduled), ("tick-29538725", parse_timestamp("2026-03-01T00:05:00Z")));
-    assert_eq!(
-        body["spec"],
-        json!({"template": {"unheard": {"of": [1.50]}}}),
-        "the spec of the template is copied verbatim"
-    );
-    assert_eq!(
-        body["metadata"]["annotations"],
-        json!({CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION: "2026-03-01T00:05:00Z"})
-    );
-    assert_eq!(body["metadata"].get("labels"), None);
+    // A template that was copied from the Job of an earlier run has the annotation that the controller sets.
+    let copied = json!({"annotations": {CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION: "2026-03-01T00:00:00Z"}});
+    for (zone, in_zone, metadata) in
+        [("UTC", "2026-03-01T00:05:00Z", json!({})), ("America/New_York", "2026-02-28T19:05:00-05:00", copied)]
+    {
+        let template = json!({"metadata": metadata, "spec": {"template": {"unheard": {"of": [1.50]}}}});
+        let plan = decide(&cron_job_snapshot(json!({"timeZone": zone, "jobTemplate": template}), json!({}), &[]));
+        let [Action::CreateJob { name, body, scheduled_time: scheduled }] = &plan.actions[..] else {
+            panic!("{:?}", plan.actions)
+        };
+        assert_eq!((&**name, *scheduled), ("tick-29538725", parse_timestamp("2026-03-01T00:05:00Z")));
+        assert_eq!(
+            body["spec"],
+            json!({"template": {"unheard": {"of": [1.50]}}}),
+            "the spec of the template is copied verbatim"
+        );
+        assert_eq!(body["metadata"]["annotations"], json!({CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION: in_zone}));
+        assert_eq!(body["metadata"].get("labels"), None);
+    }
 }
 
 /// CRONJOB-38.
@@ -197,6 +201,19 @@ fn live_reads_settle_what_the_caches_cannot_answer() {
         .collect();
     assert_eq!(told, ["UnexpectedJob", "MissingJob"]);
     assert!(plan.is_status_changed && plan.status.active.is_empty());
+}
+
+/// CRONJOB-29, CRONJOB-33, CRONJOB-71.
+#[test]
+fn a_run_that_has_to_wait_is_explained() {
+    for (spec, waiting) in [
+        (json!({"concurrencyPolicy": "Forbid"}), "the run of 2026-03-01T00:05:00Z waits for the active Job (Forbid)"),
+        (json!({"suspend": true}), "the CronJob is suspended"),
+    ] {
+        let plan = decide(&cron_job_snapshot(spec, status_with_active_jobs(&["a"]), &[job_json("a", Some(1), None)]));
+        assert!(plan.reasons_for_no_job.iter().any(|reason| reason == waiting), "{:?}", plan.reasons_for_no_job);
+        assert!(!plan.actions.iter().any(|step| matches!(step, Action::CreateJob { .. })), "{waiting}");
+    }
 }
 
 /// CRONJOB-31, CRONJOB-47, CRONJOB-61.

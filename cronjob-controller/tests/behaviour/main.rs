@@ -5,6 +5,7 @@
 mod history;
 mod manual;
 mod runs;
+mod scenes;
 mod shadow;
 mod trouble;
 mod world;

@@ -33,7 +33,8 @@ async fn runs_are_decided_in_time_although_live_reads_are_missing() {
     assert_eq!(active_jobs(&world).await.len(), 1);
     // `status.active` lists a Job that the cache does not hold. In shadow mode, no live read shows whether the Job exists.
     world.crash();
-    delete_job(&world, "tick-29538725").await;
+    let path = format!("/apis/batch/v1/namespaces/{NAMESPACE}/jobs/tick-29538725");
+    world.delete_with(&path, json!({"propagationPolicy": "Background"})).await;
     world.start_shadow();
     world.wait(600).await;
     let minutes: Vec<String> = world.plans().iter().map(|(at, _)| at.strftime("%H:%M").to_string()).collect();

@@ -2,48 +2,6 @@
 
 use crate::world::*;
 
-/// CRONJOB-40, CRONJOB-68.
-#[tokio::test(start_paused = true)]
-async fn a_creation_without_an_answer_is_found_and_recorded() {
-    let world = world_with(every_five_minutes(json!({}))).await;
-    world.fault(rule(Action::CutAfter, "create", "jobs").times(1));
-    world.wait(190).await;
-    assert_eq!((scheduled_times(&world).await.len(), active_jobs(&world).await.len()), (1, 1));
-    assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:05:00Z");
-}
-
-/// CRONJOB-50, CRONJOB-68.
-#[tokio::test(start_paused = true)]
-async fn a_crash_before_the_record_does_not_start_a_run_twice() {
-    let mut world = world_with(every_five_minutes(json!({}))).await;
-    world.fault(rule(Action::CutBefore, "patch", "cronjobs/status"));
-    world.wait(181).await;
-    assert_eq!((scheduled_times(&world).await.len(), active_jobs(&world).await.len()), (1, 0));
-    world.crash();
-    world.clear_faults();
-    world.start();
-    world.wait(5).await;
-    assert_eq!((scheduled_times(&world).await.len(), active_jobs(&world).await), (1, vec!["tick-29538725".to_owned()]));
-    assert_eq!(world.event_count("Warning UnexpectedJob").await, 0, "the Job belongs to the due run");
-}
-
-/// CRONJOB-41, CRONJOB-84.
-#[tokio::test(start_paused = true)]
-async fn a_name_taken_by_an_unrelated_job_costs_only_that_run() {
-    let world = cluster().start().await;
-    let cron = world.create(every_five_minutes(json!({}))).await;
-    let spec = cron["spec"]["jobTemplate"]["spec"].clone();
-    world
-        .create(json!({"apiVersion": "batch/v1", "kind": "Job", "spec": spec,
-            "metadata": {"name": "tick-29538725", "namespace": NAMESPACE}}))
-        .await;
-    world.wait(190).await;
-    assert_eq!(active_jobs(&world).await, [""; 0]);
-    assert!(world.count("create", JOBS) <= 2, "the creation is not repeated");
-    world.wait(300).await;
-    assert_eq!(active_jobs(&world).await, ["tick-29538730"]);
-}
-
 /// CRONJOB-62, CRONJOB-66.
 #[tokio::test(start_paused = true)]
 async fn a_refused_creation_is_reported_and_retried() {

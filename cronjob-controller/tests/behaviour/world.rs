@@ -30,18 +30,6 @@ pub(crate) async fn world_with(cron_job: Value) -> World {
     world
 }
 
-/// Returns a Job with the template of the CronJob, which controls it.
-pub(crate) fn job_of(cron_job: &Value, name: &str) -> Value {
-    let owner = merged(json!({"apiVersion": "batch/v1", "kind": "CronJob"}), cron_job.clone());
-    controlled_by(object("batch/v1", "Job", name, cron_job["spec"]["jobTemplate"]["spec"].clone()), &owner)
-}
-
-/// Deletes a Job with background propagation.
-pub(crate) async fn delete_job(world: &World, job: &str) {
-    let path = format!("/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{job}");
-    world.delete_with(&path, json!({"propagationPolicy": "Background"})).await;
-}
-
 /// Returns the names of the Jobs in `status.active`.
 pub(crate) async fn active_jobs(world: &World) -> Vec<String> {
     let status = world.status().await;

@@ -66,7 +66,7 @@ proptest! {
 
     /// CRONJOB-70.
     #[test]
-    fn the_allocations_of_a_decision_depend_on_the_size_of_its_objects(
+    fn deciding_allocates_in_proportion_to_the_size_of_its_objects(
         schedule in schedules(), last in times(), created in times(), deadline in numbers(), limit in numbers(),
         policy in prop::sample::select(vec!["Allow", "Forbid", "Replace"]), active in 0usize..3_000, jobs in 0usize..300,
         garbage in "[ -~]{0,40}",

@@ -148,6 +148,11 @@ fn nodes_that_wait_for_an_answer_or_an_adoption_do_not_delay_other_nodes() {
         assert_eq!(world.clone().rolling_limits(json!(2), json!(0)).pod_actions(), ["-p1"]);
         assert_eq!(world.rolling_limits(json!(0), json!(1)).pod_actions(), ["+n1"]);
     }
+    let mut nowhere = template("a");
+    nowhere["spec"]["nodeSelector"] = json!({"on": "none"});
+    let moved = set_without_pods(3).pod(0, pod()).unanswered_creation(1).unanswered_creation(2);
+    let moved = moved.spec("template", nowhere);
+    assert_eq!(moved.pod_actions(), ["-p0"], "its node is not eligible");
     // A node gets no second Pod while it has an orphan to adopt.
     let world = set_with_pods(2)
         .roll_out_to("b")

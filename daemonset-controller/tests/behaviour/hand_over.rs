@@ -29,25 +29,11 @@ async fn a_revision_of_another_release_restarts_no_pod() {
     world.start();
     world.settle().await;
     world.assert_wrote_nothing();
-}
-
-/// DAEMONSET-45.
-#[tokio::test(start_paused = true)]
-async fn pods_of_the_same_template_generation_survive_a_new_revision() {
-    let mut world = cluster().settled(agent()).await;
-    world.crash();
-    // The hash on the Pods belongs to no revision, as if an earlier process had stored other bytes for the same template.
-    let name = world.names(REVISIONS).await.remove(0);
-    world.delete(REVISIONS, &name).await;
-    for pod in world.names("pods").await {
-        world.label("pods", &pod, json!({"controller-revision-hash": "55f"})).await;
-    }
-    world.clear_log();
-    world.start();
+    // The set is managed from then on, and its revision is that of new Pods.
+    world.add_nodes(1).await;
     world.settle().await;
-    assert_eq!(pod_writes(&world), [""; 0]);
-    assert_eq!(world.names(REVISIONS).await.len(), 1);
-    assert_eq!(world.status().await["updatedNumberScheduled"], 3);
+    assert_eq!(pod_writes(&world), ["+node-3"]);
+    assert_eq!(pod_on(&world, "node-3").await["metadata"]["labels"]["controller-revision-hash"], "55f");
 }
 
 /// DAEMONSET-62.

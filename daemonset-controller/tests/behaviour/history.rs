@@ -1,74 +1,23 @@
 //! Revision numbers, rollbacks, name collisions, duplicate revisions, and the history limit.
 
-use common::api::{Api, PatchFormat, RequestTarget};
-use parking_lot::Mutex;
-
 use crate::world::*;
 
 /// Returns a line for each revision, ordered by number: its number and the image of its template.
 async fn revision_lines(world: &World) -> Vec<String> {
-    let mut all: Vec<(i64, String)> = world
-        .list(REVISIONS)
-        .await
-        .iter()
-        .map(|one| {
-            let image = one["data"]["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap_or("none");
-            (one["revision"].as_i64().unwrap(), image.to_owned())
-        })
-        .collect();
+    let line = |one: &Value| {
+        let image = text(&one["data"]["spec"]["template"]["spec"]["containers"][0], "image").to_owned();
+        (one["revision"].as_i64().unwrap(), image)
+    };
+    let mut all: Vec<(i64, String)> = world.list(REVISIONS).await.iter().map(line).collect();
     all.sort();
     all.into_iter().map(|(number, image)| format!("{number} {image}")).collect()
-}
-
-/// DAEMONSET-36, DAEMONSET-38.
-#[tokio::test(start_paused = true)]
-async fn a_rollback_makes_the_earlier_revision_the_newest() {
-    let world = cluster()
-        .settled(merged(agent(), json!({"metadata": {"annotations": {"kubernetes.io/change-cause": "first"}}})))
-        .await;
-    let first = world.names(REVISIONS).await.remove(0);
-    let stored = world.get(REVISIONS, &first).await;
-    assert_eq!(stored["metadata"]["annotations"]["kubernetes.io/change-cause"], "first");
-    let hash = stored["metadata"]["labels"]["controller-revision-hash"].clone();
-    world.roll_out_and_settle("img:2").await;
-    assert_eq!(revision_lines(&world).await, ["1 img:1", "2 img:2"]);
-    // A rollback by kubectl: it sends the data of a revision as a strategic merge patch of the DaemonSet.
-    let (keeper, gate) = common::gate::closed_write_gate(world.clock.clone());
-    keeper.open_without_deadline();
-    let kubectl = Api::new(world.sandbox.client("kubectl"), world.clock.clone(), gate, "kubectl");
-    let target = RequestTarget::object(daemonset_controller::objects::DAEMON_SETS, NAMESPACE, "agent");
-    kubectl.patch(target, PatchFormat::Strategic, &stored["data"]).await.unwrap();
-    world.settle().await;
-    assert_eq!(revision_lines(&world).await, ["2 img:2", "3 img:1"]);
-    assert_images(&world, "img:1", "").await;
-    for pod in world.pods().await {
-        assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], hash);
-    }
-    assert_eq!(world.get(REVISIONS, &first).await["data"], stored["data"]);
 }
 
 /// DAEMONSET-42.
 #[tokio::test(start_paused = true)]
 async fn a_name_taken_by_another_template_is_skipped() {
-    let taken = {
-        let world = cluster().settled(agent()).await;
-        world.names(REVISIONS).await.remove(0)
-    };
-    let world = cluster().start().await;
-    world.create(
-            json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": taken, "namespace": NAMESPACE},
-        "data": {"spec": {"template": {"$patch": "replace"}}}, "revision": 1}),
-        ).await;
-    world.create_and_settle(agent()).await;
-    assert_eq!(pick(&world.status().await, "collisionCount numberReady"), json!([1, 3]));
-    let names = world.names(REVISIONS).await;
-    assert_eq!(names.len(), 2, "{names:?}");
-    let other = names.iter().find(|name| **name != taken).unwrap();
-    let hash = other.strip_prefix("agent-").unwrap();
-    assert_eq!(pod_on(&world, "node-0").await["metadata"]["labels"]["controller-revision-hash"], hash);
-    world.clear_log();
-    world.wait(60).await;
-    world.assert_wrote_nothing();
+    let (world, ..) = conformance::a_taken_revision_name_counts_as_a_collision(&cluster(), agent()).await;
+    assert_eq!(world.status().await["numberReady"], 3);
 }
 
 /// Creates a newer revision, `agent-twin`, that is equal to the only one. Returns the name of the older.
@@ -117,48 +66,6 @@ async fn revisions_without_a_hash_or_with_broken_data_do_not_hold_up_the_set() {
     assert_eq!(labelled["metadata"]["labels"]["controller-revision-hash"], "agent-junk");
     assert_eq!(labelled["data"], json!({"junk": [1, null]}));
     assert_eq!(revision_lines(&world).await.last().unwrap(), "41 img:2");
-}
-
-/// DAEMONSET-78.
-#[tokio::test(start_paused = true)]
-async fn a_name_that_is_too_long_for_revisions_is_reported() {
-    let world = cluster().start().await;
-    world.create(merged(agent(), json!({"metadata": {"name": format!("agent{}", "x".repeat(245))}}))).await;
-    world.wait(10).await;
-    world.assert_event("Warning FailedCreate Error creating ControllerRevision agentxxx").await;
-    assert!(world.pods().await.is_empty());
-}
-
-/// DAEMONSET-37.
-#[tokio::test(start_paused = true)]
-async fn the_data_of_a_revision_equal_the_bytes_that_upstream_stores() {
-    let sent: Arc<Mutex<Vec<String>>> = Arc::default();
-    let noted = Arc::clone(&sent);
-    let note = move |request: &LoopRequest| -> Option<Answer> {
-        if request.method() == Method::POST && request.uri().path().ends_with("/controllerrevisions") {
-            noted.lock().push(String::from_utf8(request.body().to_vec()).unwrap());
-        }
-        None
-    };
-    let world = cluster().filter(Arc::new(note)).start().await;
-    let containers = json!([{"name": "web", "image": "nginx:1.27", "args": ["a<b", "x&y"], "imagePullPolicy": "IfNotPresent",
-        "resources": {}, "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}]);
-    let spec = json!({"containers": containers, "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
-        "schedulerName": "default-scheduler", "securityContext": {}, "terminationGracePeriodSeconds": 30});
-    let mut object = agent();
-    object["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
-    object["spec"]["template"] = json!({"metadata": {"labels": {"app": "web"}}, "spec": spec});
-    world.create_and_settle(object).await;
-    let data = concat!(
-        r#"{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"#,
-        r#""args":["a\u003cb","x\u0026y"],"image":"nginx:1.27","imagePullPolicy":"IfNotPresent","name":"web","resources":{},"#,
-        r#""terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"}],"dnsPolicy":"ClusterFirst","#,
-        r#""restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"#,
-        r#""terminationGracePeriodSeconds":30}}}}"#
-    );
-    let sent = sent.lock();
-    let [body] = &sent[..] else { panic!("{sent:?}") };
-    assert!(body.contains(&format!("\"data\":{data},")), "{body}");
 }
 
 /// Returns the name and the content of the revision that the controller stores for a DaemonSet with this spec.
@@ -319,14 +226,18 @@ async fn a_revision_with_another_controller_is_not_renumbered() {
     let first = world.names(REVISIONS).await.remove(0);
     world.roll_out_and_settle("img:2").await;
     world.hold("controllerrevisions");
-    let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "other", "uid": "00000000-0000-0000-0000-000000000001",
-        "controller": true});
-    world.patch(REVISIONS, &first, json!({"metadata": {"ownerReferences": [owner]}})).await;
+    let owner = foreign_controller("apps/v1", "DaemonSet", "other");
+    world.patch(REVISIONS, &first, json!({"metadata": {"ownerReferences": owner}})).await;
     world.clear_log();
     world.roll_out("img:1", json!({})).await;
     world.wait(5).await;
     assert_eq!(world.get(REVISIONS, &first).await["revision"], json!(1));
     assert_eq!(world.count("update", REVISIONS), 0);
+    // Its name is that of the current template, so the Pods get its hash.
+    world.release("controllerrevisions");
+    world.settle().await;
+    assert_images(&world, "img:1", "").await;
+    assert_eq!(world.get(REVISIONS, &first).await["revision"], json!(1));
 }
 
 /// DAEMONSET-77.
@@ -360,6 +271,7 @@ async fn a_revision_that_cannot_be_stored_is_reported_and_tried_again() {
         world.create(agent()).await;
         world.wait(10).await;
         world.assert_event("Warning FailedCreate Error creating ControllerRevision agent-").await;
+        assert!(world.pods().await.is_empty());
         world.clear_faults();
         world.wait(30).await;
         assert_eq!(world.status().await["numberReady"], json!(3), "{refusal:?}");

@@ -8,42 +8,12 @@ const HASH: &str = "controller-revision-hash";
 async fn world_with_settled_set(strategy: &str) -> (World, String) {
     let world = cluster().settled(daemon_set(json!({"updateStrategy": {"type": strategy}}))).await;
     world.clear_log();
-    let pods = world.list("pods").await;
-    let pod = pods.iter().find(|pod| pod["spec"]["nodeName"] == "node-1").unwrap();
-    let name = name(pod).to_owned();
-    (world, name)
+    let pod = pod_name_on(&world, "node-1").await;
+    (world, pod)
 }
 
 async fn owner(world: &World, pod: &str) -> Value {
     world.get("pods", pod).await["metadata"]["ownerReferences"][0]["name"].clone()
-}
-
-/// DAEMONSET-19.
-#[tokio::test(start_paused = true)]
-async fn orphans_that_match_are_adopted_and_pods_that_do_not_match_are_released() {
-    let (world, pod) = world_with_settled_set("OnDelete").await;
-    world.patch_and_settle("pods", &pod, json!({"metadata": {"ownerReferences": null}})).await;
-    assert_eq!(owner(&world, &pod).await, "agent", "it is adopted again");
-    world.clear_log();
-
-    world.label("pods", &pod, Value::Null).await;
-    world.settle().await;
-    assert_eq!(owner(&world, &pod).await, Value::Null, "it is released");
-    assert_eq!(pod_writes(&world), ["~node-1", "+node-1"], "a new Pod replaces the released one");
-    world.clear_log();
-
-    world.label("pods", &pod, json!({"app": "agent"})).await;
-    world.wait(30).await;
-    let labels = world.get("pods", &pod).await["metadata"]["labels"].clone();
-    assert_eq!(owner(&world, &pod).await, "agent", "it is adopted without the label of its revision");
-    assert_eq!(labels, json!({"app": "agent", HASH: ""}), "the label is added so that the watch shows the Pod");
-    assert_eq!(world.names("pods").await.len(), 3, "of two Pods on a node, the older Pod stays");
-    assert_eq!(world.status().await["updatedNumberScheduled"], 2);
-
-    // The watch shows the Pod again, so its deletion needs no read of Pods.
-    world.clear_log();
-    world.delete_and_settle("pods", &pod).await;
-    assert_eq!((pod_writes(&world), world.count("list", "pods")), (vec!["+node-1".to_owned()], 0));
 }
 
 /// DAEMONSET-81.
@@ -57,6 +27,10 @@ async fn a_pod_without_the_label_of_its_revision_gets_an_empty_one_and_is_not_re
         assert_eq!((pod_writes(&world), world.count("list", "pods")), (vec!["~node-1".to_owned()], 1), "{strategy}");
         assert_eq!(world.get("pods", &pod).await["metadata"]["labels"][HASH], "");
         assert_eq!(world.status().await["numberAvailable"], 3);
+        // The watch shows the Pod again, so its deletion needs no read of Pods.
+        world.delete_and_settle("pods", &pod).await;
+        assert_eq!(pod_writes(&world), ["~node-1", "+node-1"], "{strategy}");
+        assert_eq!(world.count("list", "pods"), 1, "{strategy}");
     }
 }
 
@@ -93,9 +67,7 @@ async fn a_pod_whose_labels_cannot_be_restored_costs_few_requests_and_does_not_h
     world.fault(rule(Action::Forbidden, "patch", "pods"));
     world.label("pods", &pod, json!({HASH: null})).await;
     world.wait(60).await;
-    let other = world.list("pods").await;
-    let other = other.iter().find(|pod| pod["spec"]["nodeName"] == "node-2").unwrap();
-    world.delete("pods", name(other)).await;
+    world.delete("pods", &pod_name_on(&world, "node-2").await).await;
     world.wait(60).await;
     assert_eq!((world.count("create", "pods"), world.count("delete", "pods")), (1, 0));
     world.wait(3600).await;

@@ -7,7 +7,7 @@ mod hand_over;
 mod history;
 mod labels;
 mod nodes;
-mod rollout;
+mod scenes;
 mod shadow;
 mod trouble;
 mod world;

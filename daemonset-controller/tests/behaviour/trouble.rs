@@ -2,27 +2,6 @@
 
 use crate::world::*;
 
-/// DAEMONSET-62.
-#[tokio::test(start_paused = true)]
-async fn lost_answers_create_nothing_twice() {
-    let scene = Scene {
-        cluster: cluster(),
-        settled: vec![],
-        steps: vec![Step::Create(agent()), Step::Change(new_image("img:2", json!({})))],
-    };
-    let writes =
-        [("create", "pods"), ("create", "controllerrevisions"), ("patch", "daemonsets/status"), ("delete", "pods")];
-    scene
-        .one_fault(&[Action::CutBefore, Action::CutAfter], &writes, 100, async |world, case| {
-            let created = pod_writes(world).into_iter().filter(|done| done.starts_with('+')).count();
-            assert_eq!(created, 6, "{case}: {:?}", pod_writes(world));
-            assert_images(world, "img:2", case).await;
-            assert_eq!(pick(&world.status().await, "numberAvailable collisionCount"), json!([3, null]), "{case}");
-            assert_eq!(world.names(REVISIONS).await.len(), 2, "{case}");
-        })
-        .await;
-}
-
 /// DAEMONSET-11, DAEMONSET-57, DAEMONSET-85.
 #[tokio::test(start_paused = true)]
 async fn a_stale_cache_causes_no_second_creation_or_deletion() {
@@ -51,14 +30,10 @@ async fn a_stale_cache_causes_no_second_creation_or_deletion() {
         assert_eq!(world.count("delete", "pods"), 1, "without {gate}");
         assert_eq!(world.count("create", "pods"), 0);
         // The status is written while the cache is stale, but with the earlier observed generation.
-        let before = world.subject().await;
         world.change(json!({"revisionHistoryLimit": 5})).await;
         world.patch_status(SETS, "agent", json!({"numberReady": 0})).await;
         world.wait(5).await;
-        let after = world.subject().await;
-        assert_eq!((&before["metadata"]["generation"], &after["metadata"]["generation"]), (&json!(2), &json!(3)));
-        assert_eq!(after["status"]["observedGeneration"], json!(2));
-        assert_eq!(after["status"]["numberReady"], json!(3));
+        assert_eq!(pick(&world.status().await, "observedGeneration numberReady"), json!([2, 3]), "without {gate}");
         world.release("pods");
         world.settle().await;
         assert_images(&world, "img:2", "").await;
@@ -99,21 +74,19 @@ async fn a_pod_that_has_become_available_is_not_deleted_on_a_stale_cache() {
     assert_eq!(deleted, 1, "only one node is without an available Pod: {:?}", pod_writes(&world));
 }
 
-/// DAEMONSET-24, DAEMONSET-72.
+/// DAEMONSET-24, DAEMONSET-25, DAEMONSET-72.
 #[tokio::test(start_paused = true)]
 async fn failed_pods_are_replaced_with_growing_delays() {
-    let settings = OperatorSettings::new()
-        .with_tunable("daemonset-failed-pod-backoff", TunableValue::Duration(Duration::from_secs(10)))
-        .with_tunable("daemonset-failed-pod-backoff-max", TunableValue::Duration(Duration::from_secs(40)));
-    for (strategy, settings) in [(rolling_update_spec(1, 0), settings.clone()), (rolling_update_spec(0, 1), settings)] {
-        let world = cluster().settings(settings).start().await;
-        let mut object = daemon_set(strategy);
-        object["spec"]["template"]["metadata"]["annotations"] = json!({"sim/fail-reason": "OutOfcpu"});
-        object["spec"]["template"]["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": "node-1"});
-        world.create(object).await;
+    let cluster = cluster()
+        .tunable("daemonset-failed-pod-backoff", Duration::from_secs(10))
+        .tunable("daemonset-failed-pod-backoff-max", Duration::from_secs(40));
+    for strategy in [rolling_update_spec(1, 0), rolling_update_spec(0, 1)] {
+        let world = cluster.clone().start().await;
+        let pinned = json!({"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": "node-1"}}}});
+        let failing = annotated(daemon_set(merged(strategy, pinned)), json!({"sim/fail-reason": "OutOfcpu"}));
+        world.create(failing).await;
         world.wait(200).await;
         let written = world.own_writes();
-        let is_request = |w: &sandbox::Write| w.before().unwrap()["metadata"]["deletionTimestamp"].is_null();
         let deleted: Vec<_> =
             written.iter().filter(|w| w.resource == "pods" && w.verb == "delete" && is_request(w)).collect();
         let pauses: Vec<i64> = deleted.windows(2).map(|pair| pair[1].at.duration_since(pair[0].at).as_secs()).collect();
@@ -127,20 +100,12 @@ async fn failed_pods_are_replaced_with_growing_delays() {
             ))
             .await;
         world.assert_waits("or a failed Pod may be deleted, in ");
+        // A new generation ends the back-off. The changed field does not affect Pods.
+        world.clear_log();
+        world.change(json!({"revisionHistoryLimit": 5})).await;
+        world.wait(1).await;
+        assert!(pod_writes(&world).contains(&"-node-1".to_owned()), "{:?}", pod_writes(&world));
     }
-}
-
-/// DAEMONSET-26.
-#[tokio::test(start_paused = true)]
-async fn a_succeeded_pod_is_replaced_without_delay() {
-    let world = cluster().settled(agent()).await;
-    world.clear_log();
-    let pod = pod_name_on(&world, "node-1").await;
-    world.patch_pod_status(&pod, json!({"phase": "Succeeded"})).await;
-    world.settle().await;
-    assert_eq!(pod_writes(&world), ["-node-1", "+node-1"]);
-    let found = format!("shop/{pod} on node node-1, will try to delete it");
-    world.assert_event(&format!("Normal SucceededDaemonPod Found succeeded daemon pod {found}")).await;
 }
 
 /// DAEMONSET-30, DAEMONSET-59, DAEMONSET-60, DAEMONSET-61.
@@ -160,13 +125,13 @@ async fn refused_pods_are_reported_and_tried_again_one_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_deletion_is_reported_and_the_status_is_written() {
     let world = cluster().settled(agent()).await;
-    world.fault(rule(Action::InternalError, "delete", "pods"));
-    world.roll_out("img:2", json!({})).await;
-    world.wait(20).await;
-    world.assert_event("Warning FailedDelete Error deleting: ").await;
-    assert_eq!(world.status().await["observedGeneration"], json!(2));
-    world.clear_faults();
-    world.wait(60).await;
+    let failed = (Action::InternalError, "delete", "pods");
+    let change = world.roll_out("img:2", json!({}));
+    let event = "Warning FailedDelete Error deleting: ";
+    conformance::refusals_back_off(&world, failed, change, 5..=14, event, async || {
+        assert_eq!(world.status().await["observedGeneration"], json!(2));
+    })
+    .await;
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
 }
 
@@ -196,62 +161,6 @@ async fn only_one_pod_is_sent_to_a_terminating_namespace() {
     world.assert_waits("no Pods are created: the namespace is terminating");
 }
 
-/// DAEMONSET-20, DAEMONSET-23.
-#[tokio::test(start_paused = true)]
-async fn a_second_pod_on_a_node_is_deleted_and_pods_of_other_owners_are_not_changed() {
-    let world = cluster().settled(agent()).await;
-    world.wait(5).await;
-    let mut twin = pod_on(&world, "node-1").await;
-    twin["apiVersion"] = json!("v1");
-    twin["kind"] = json!("Pod");
-    twin["metadata"] = json!({"name": "twin", "namespace": NAMESPACE, "labels": twin["metadata"]["labels"],
-        "ownerReferences": twin["metadata"]["ownerReferences"]});
-    twin.as_object_mut().unwrap().remove("status");
-    let mut foreign = twin.clone();
-    foreign["metadata"]["name"] = json!("foreign");
-    foreign["metadata"]["ownerReferences"][0]["uid"] = json!("11111111-1111-1111-1111-111111111111");
-    world.clear_log();
-    world.create(foreign).await;
-    world.create_and_settle(twin).await;
-    let names = world.names("pods").await;
-    assert!(names.contains(&"foreign".to_owned()) && !names.contains(&"twin".to_owned()), "{names:?}");
-    assert_eq!(pod_writes(&world), ["-node-1"]);
-}
-
-/// DAEMONSET-18, DAEMONSET-19.
-#[tokio::test(start_paused = true)]
-async fn orphans_are_adopted_and_pods_that_are_no_longer_selected_are_released() {
-    let world = cluster().start().await;
-    world.create(orphan("stray", "node-1")).await;
-    world.create_and_settle(daemon_set(json!({"updateStrategy": {"type": "OnDelete"}}))).await;
-    let mut done = pod_writes(&world);
-    done.sort();
-    assert_eq!(done, ["+node-0", "+node-2", "~node-1"]);
-    let owners = |pod: &Value| pod["metadata"]["ownerReferences"][0]["name"].clone();
-    assert_eq!(owners(&world.get("pods", "stray").await), "agent");
-    world.clear_log();
-    world.patch_and_settle("pods", "stray", json!({"metadata": {"labels": {"app": "other"}}})).await;
-    assert_eq!(pod_writes(&world), ["~node-1", "+node-1"]);
-    assert_eq!(owners(&world.get("pods", "stray").await), Value::Null);
-}
-
-/// DAEMONSET-63.
-#[tokio::test(start_paused = true)]
-async fn many_events_of_one_node_decide_only_that_node() {
-    let world = cluster().start().await;
-    world.add_nodes(40).await;
-    world.create_and_settle(agent()).await;
-    let pod = pod_name_on(&world, "node-7").await;
-    let decided = decided_nodes(&world);
-    for n in 0..5 {
-        world.patch_pod_status(&pod, ready_condition(if n % 2 == 0 { "False" } else { "True" })).await;
-        world.wait(5).await;
-    }
-    assert_eq!(decided_nodes(&world) - decided, 5);
-    let nodes: BTreeSet<String> = world.pods().await.iter().map(target_node).collect();
-    assert_eq!(nodes.len(), 43);
-}
-
 /// DAEMONSET-68.
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_holds_back_only_one_node() {
@@ -264,31 +173,6 @@ async fn a_lost_answer_holds_back_only_one_node() {
     assert!(explained.contains("node node-0: a request to create a Pod was not answered"), "{explained}");
     world.wait(70).await;
     assert_eq!(pod_writes(&world), ["+node-1", "+node-2", "+node-0"]);
-}
-
-/// DAEMONSET-68.
-#[tokio::test(start_paused = true)]
-async fn a_lost_answer_during_a_rollout_holds_back_only_one_node() {
-    let world = cluster().settled(rolling(2, 0)).await;
-    world.fault(rule(Action::InternalError, "create", "pods").times(1));
-    world.roll_out("img:2", json!({})).await;
-    world.wait(20).await;
-    assert_eq!(images(&world).await, ["node-1 img:2", "node-2 img:2"]);
-    world.wait(70).await;
-    assert_images(&world, "img:2", "").await;
-}
-
-/// DAEMONSET-68.
-#[tokio::test(start_paused = true)]
-async fn pods_are_deleted_after_lost_answers_to_creations() {
-    let world = cluster().start().await;
-    world.fault(rule(Action::InternalError, "create", "pods").skip(1));
-    world.create(agent()).await;
-    world.wait(5).await;
-    assert_eq!(pod_writes(&world), ["+node-0"]);
-    world.change(json!({"template": {"spec": {"nodeSelector": {"on": "none"}}}})).await;
-    world.wait(5).await;
-    assert_eq!(pod_writes(&world), ["+node-0", "-node-0"]);
 }
 
 /// DAEMONSET-70.
@@ -307,23 +191,14 @@ async fn a_refused_pod_does_not_delay_other_nodes() {
     world.roll_out("img:2", json!({})).await;
     world.wait(60).await;
     assert_eq!(pod_writes(&world), ["-node-1", "+node-1", "-node-2", "+node-2", "-node-0", "+node-0"]);
-}
-
-/// DAEMONSET-25.
-#[tokio::test(start_paused = true)]
-async fn a_new_generation_ends_the_back_off_of_failed_pods() {
-    let world = cluster().start().await;
-    world.create(annotated(agent(), json!({"sim/fail-reason": "OutOfcpu"}))).await;
-    // The delays of 1, 2, 4, ..., 128 seconds have passed, and the next delay lasts until second 511.
-    world.wait(300).await;
-    world.clear_log();
+    // A new generation begins with the first node.
+    refuse("create");
+    world.delete("pods", &pod_name_on(&world, "node-1").await).await;
     world.wait(60).await;
-    assert!(pod_writes(&world).is_empty(), "{:?}", pod_writes(&world));
-    // The changed field does not affect Pods.
-    world.change(json!({"revisionHistoryLimit": 5})).await;
-    world.wait(1).await;
-    let deleted: Vec<_> = pod_writes(&world).into_iter().filter(|done| done.starts_with('-')).collect();
-    assert!(["-node-0", "-node-1", "-node-2"].iter().all(|node| deleted.iter().any(|one| one == node)), "{deleted:?}");
+    world.change_and_settle(json!({"template": {"spec": {"nodeSelector": {"on": "none"}}}})).await;
+    world.clear_log();
+    world.change_and_settle(json!({"template": {"spec": {"nodeSelector": null}}})).await;
+    assert_eq!(pod_writes(&world), ["+node-0", "+node-1", "+node-2"]);
 }
 
 /// Delays each request of this verb and resource by ten milliseconds. Without it, endless retries would take no virtual time.
@@ -342,12 +217,8 @@ async fn a_deleted_orphan_that_the_cache_still_shows_is_tried_once() {
     world.delete("pods", "stray").await;
     world.wait(1).await;
     world.create(agent()).await;
-    let pauses = world.pauses("patch", "pods", 10).await;
-    assert_eq!(
-        (world.count("patch", "pods"), pauses),
-        (1, vec![]),
-        "the first answer says that the Pod does not exist"
-    );
+    world.wait(10).await;
+    assert_eq!(world.count("patch", "pods"), 1, "the first answer says that the Pod does not exist");
     assert_eq!(pod_writes(&world), ["+node-0", "+node-2"]);
     world.release("pods");
     world.settle().await;
@@ -413,20 +284,16 @@ async fn a_huge_affinity_is_compared_with_a_few_nodes_at_a_time() {
     let expressions = json!([{"key": "zone", "operator": "NotIn", "values": values}]);
     let required = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
     let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
-    let steps = async |world: &World| {
-        let metrics = world.metrics();
-        let line = metrics.lines().find(|line| line.starts_with("workqueue_retries_total{name=\"daemonset\"}"));
-        line.unwrap().rsplit(' ').next().unwrap().parse::<u64>().unwrap()
-    };
+    let steps = || world.metric("workqueue_retries_total{name=\"daemonset\"}");
     world.create_and_settle(daemon_set(json!({"template": {"spec": {"affinity": affinity}}}))).await;
     assert_eq!(world.status().await["numberReady"], json!(43));
-    let first = steps(&world).await;
+    let first = steps();
     assert!(first >= 10, "43 nodes in steps of 4: {first}");
     // Neither a new image nor a change of a Pod repeats the comparisons with the affinity.
     world.change(rolling_update_spec(43, 0)).await;
     world.roll_out_and_settle("img:2").await;
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(43));
-    let further = steps(&world).await - first;
+    let further = steps() - first;
     assert!(further < 10, "only waits for own writes: {further}");
 }
 
@@ -530,21 +397,6 @@ async fn only_a_few_large_pods_are_in_flight() {
     }
     let batches: Vec<u64> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert_eq!(batches, [2, 4, 7, 7, 7, 2, 0], "at most seven bodies of a megabyte: {asked:?}");
-}
-
-/// DAEMONSET-70.
-#[tokio::test(start_paused = true)]
-async fn a_new_generation_begins_with_the_first_node() {
-    let world = cluster().start().await;
-    world.fault(rule(Action::Invalid, "create", "pods").times(1));
-    world.create(agent()).await;
-    world.wait(60).await;
-    assert_eq!(pod_writes(&world), ["+node-1", "+node-2", "+node-0"]);
-    world.change_and_settle(json!({"template": {"spec": {"nodeSelector": {"on": "none"}}}})).await;
-    assert!(world.pods().await.is_empty());
-    world.clear_log();
-    world.change_and_settle(json!({"template": {"spec": {"nodeSelector": null}}})).await;
-    assert_eq!(pod_writes(&world), ["+node-0", "+node-1", "+node-2"]);
 }
 
 /// DAEMONSET-24.

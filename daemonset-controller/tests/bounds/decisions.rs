@@ -2,12 +2,12 @@
 //!
 //! These tests run in their own process, because they limit its memory: an allocation beyond the limit aborts the process.
 
-use common::{controller::Decision, prelude::*, refs};
+use common::{prelude::*, refs};
 use daemonset_controller::{
     DaemonSetController,
     decide::{
         contribution::{RolloutRole, compute_node_contribution},
-        decide, revisions,
+        revisions,
         rolling::{RollingUpdateLimits as Update, max_deletions_on_ineligible_nodes, pod_criteria},
     },
     objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, ParsedPodTemplate},
@@ -21,7 +21,7 @@ use daemonset_controller::{
     },
 };
 use proptest::prelude::*;
-use testkit::bounds::{any_of, any_rollout_limit, in_virtual_time, large_revision, read};
+use testkit::bounds::{any_of, any_rollout_limit, in_virtual_time, read};
 
 use crate::{METER, world::*};
 
@@ -29,8 +29,6 @@ use crate::{METER, world::*};
 const MAX_DECISION_BYTES: usize = 8 << 20;
 /// Greatest memory of a sync after one change in a DaemonSet of 503 nodes, in bytes. The work of the sandbox is included.
 const MAX_CHANGE_BYTES: usize = 8 << 20;
-/// Greatest memory of the sandbox with all DaemonSets and nodes and of the controller together, in bytes.
-const MAX_CLUSTER_BYTES: usize = 512 << 20;
 
 fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
@@ -127,33 +125,33 @@ fn eligibilities() -> impl Strategy<Value = Eligibility> {
     any_of(&[RunsPods, RunsPods, RunsPods, KeepsPods, RemovesPods, NodeDeleted])
 }
 
-/// Greatest memory of a cached revision with one MiB of data, in bytes.
-const MAX_REVISION_BYTES: usize = 8 << 10;
-
 #[test]
 fn the_memory_of_a_cached_revision_does_not_depend_on_its_data() {
-    let _alone = METER.alone();
-    let first: Arc<ControllerRevision> = read(&large_revision(0)).unwrap();
-    let (cached, held) =
-        METER.held(|| (1..=20).map(|n| read(&large_revision(n)).unwrap()).collect::<Vec<Arc<ControllerRevision>>>());
-    let taken = held / cached.len();
-    assert!(taken <= MAX_REVISION_BYTES, "{taken} bytes of a megabyte are kept");
-    assert!(!first.has_same_data_as(&cached[0]));
+    METER.check_cached_revisions::<ControllerRevision>();
 }
 
-proptest! {
-    fn any_no_number_in_a_spec_makes_a_decision_expensive_or_breaks_a_limit(
-        object in any_set(),
-        kinds in prop::collection::vec((eligibilities(), prop::collection::vec(0..64u8, 0..4)), 0..12),
-        burst in any_of(&[1usize, 3, usize::MAX]),
-        lost in prop::collection::btree_set(0..12usize, 0..4),
-    ) {
+/// DAEMONSET-49.
+#[test]
+fn no_number_in_a_spec_makes_a_decision_expensive_or_breaks_a_limit() {
+    let nodes_with_pods = prop::collection::vec((eligibilities(), prop::collection::vec(0..64u8, 0..4)), 0..12);
+    let lost = prop::collection::btree_set(0..12usize, 0..4);
+    let values = (any_set(), nodes_with_pods, any_of(&[1usize, 3, usize::MAX]), lost);
+    METER.check(&values, |(object, kinds, burst, lost)| {
         let Some(set) = read::<DaemonSet>(&object) else { return Ok(()) };
         let mut count = 0;
-        let pods: Vec<_> = kinds.into_iter().map(|(eligibility, kinds)| {
-            let pods = kinds.into_iter().map(|kind| { count += 1; pod(count, kind) }).collect();
-            (eligibility, pods)
-        }).collect();
+        let pods: Vec<_> = kinds
+            .into_iter()
+            .map(|(eligibility, kinds)| {
+                let pods = kinds
+                    .into_iter()
+                    .map(|kind| {
+                        count += 1;
+                        pod(count, kind)
+                    })
+                    .collect();
+                (eligibility, pods)
+            })
+            .collect();
         let lost = lost.into_iter().filter(|node| *node < pods.len());
         let lost_creates: std::collections::BTreeMap<Text, Duration> =
             lost.map(|node| (Text::new(&format!("n{node}")), Duration::from_secs(60))).collect();
@@ -181,11 +179,7 @@ proptest! {
             owner,
             set: Arc::clone(&set),
         };
-        let (plan, explanation) = METER.limited(MAX_DECISION_BYTES, || {
-            let plan = decide(&snapshot);
-            let explanation = Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain();
-            (plan, explanation)
-        });
+        let (plan, explanation) = METER.decide::<DaemonSetController>(MAX_DECISION_BYTES, &snapshot, snapshot.now);
         prop_assert!(plan.pod_creations.len() <= burst && plan.pod_deletions.len() <= burst);
         prop_assert!(explanation.waiting.len() + explanation.actions.len() <= 60, "{explanation:#?}");
         prop_assert!(plan.status.observed_generation == i64::MAX);
@@ -209,41 +203,45 @@ proptest! {
             let lost = plan.pod_deletions.iter().filter(|deletion| {
                 let (eligibility, pods) = node(&deletion.node_name);
                 let stays = |pod: &&Arc<CachedPod>| {
-                    pod.meta().uid != deletion.pod.meta().uid && !pod.meta().is_deleting() && criteria.is_available(pod, now())
+                    pod.meta().uid != deletion.pod.meta().uid
+                        && !pod.meta().is_deleting()
+                        && criteria.is_available(pod, now())
                 };
                 eligibility.should_run()
                     && !deletion.pod.phase.is_terminal()
                     && criteria.is_available(&deletion.pod, now())
                     && !pods.iter().any(|pod| stays(&pod))
-                    && pods.iter().filter(|pod| !pod.is_finished_and_terminating() && !pod.meta().is_deleting()).count() == 1
+                    && pods.iter().filter(|pod| !pod.is_finished_and_terminating() && !pod.meta().is_deleting()).count()
+                        == 1
             });
             // With surge, the new Pod is created first, so no desired node loses an available Pod.
             let room = match criteria.replacement_order {
-                ReplacementOrder::DeleteFirst => limits.remaining_replacement_count(&snapshot.actionable_nodes.node_counts, criteria.replacement_order),
+                ReplacementOrder::DeleteFirst => limits
+                    .remaining_replacement_count(&snapshot.actionable_nodes.node_counts, criteria.replacement_order),
                 ReplacementOrder::CreateFirst | ReplacementOrder::OnDelete => 0,
             };
             prop_assert!(lost.count() <= room);
             // A creation with a lost answer counts against `maxSurge` if its node has an available Pod.
-            let surge = plan.pod_creations.iter().filter(|creation| creation.creation_reason == CreationReason::Outdated).count();
+            let surge = plan
+                .pod_creations
+                .iter()
+                .filter(|creation| creation.creation_reason == CreationReason::Outdated)
+                .count();
             let has_available_pod = |name: &&Text| {
-                node(name).1.iter().any(|pod| !pod.phase.is_terminal() && !pod.meta().is_deleting() && criteria.is_available(pod, now()))
+                node(name).1.iter().any(|pod| {
+                    !pod.phase.is_terminal() && !pod.meta().is_deleting() && criteria.is_available(pod, now())
+                })
             };
             let unseen = lost_creates.keys().filter(has_available_pod).count();
             prop_assert!(surge == 0 || surge + unseen <= usize::try_from(limits.max_surge).unwrap_or(0));
             let sunset = plan.pod_deletions.iter().filter(|deletion| {
-                deletion.deletion_reason == DeletionReason::NodeNotEligible && node(&deletion.node_name).0 == Eligibility::KeepsPods
+                deletion.deletion_reason == DeletionReason::NodeNotEligible
+                    && node(&deletion.node_name).0 == Eligibility::KeepsPods
             });
             prop_assert!(sunset.count() <= max_deletions_on_ineligible_nodes(&snapshot.actionable_nodes.node_counts));
         }
-    }
-}
-
-/// DAEMONSET-49.
-#[test]
-fn no_number_in_a_spec_makes_a_decision_expensive_or_breaks_a_limit() {
-    // Generated values take memory, too.
-    let _alone = METER.alone();
-    any_no_number_in_a_spec_makes_a_decision_expensive_or_breaks_a_limit();
+        Ok(())
+    });
 }
 
 /// DAEMONSET-63.
@@ -270,8 +268,7 @@ fn one_change_in_a_set_of_many_nodes_costs_one_node() {
 /// DAEMONSET-64.
 #[test]
 fn hostile_sets_do_not_delay_other_sets() {
-    let _alone = METER.alone();
-    METER.limited(MAX_CLUSTER_BYTES, || in_virtual_time(compare_beside_hostile_sets()));
+    METER.run_cluster(compare_beside_hostile_sets());
 }
 
 /// Asserts that hostile DaemonSets delay the readiness of twenty other DaemonSets by at most one second.

@@ -18,12 +18,7 @@ use std::time::Duration;
 
 use common::{clock::Clock, runtime::LoopDefinition, settings::OperatorSettings};
 use jiff::Timestamp;
-use sandbox::{
-    Refused, Sandbox,
-    kinds::{self, Kind},
-    loops::Loops,
-    nodes::Nodes,
-};
+use sandbox::{Refused, Sandbox, loops::Loops, nodes::Nodes};
 use serde_json::{Value, json};
 
 use self::{
@@ -89,11 +84,9 @@ pub enum Error {
     Runtime(#[from] std::io::Error),
 }
 
-/// Returns the built-in kind of an object; `None` for custom resources.
-pub(crate) fn built_in_kind(object: &Value) -> Option<&'static Kind> {
-    let (api_version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    kinds::builtin().iter().find(|known| known.group == group && known.version == version && known.kind == kind)
+/// Whether objects of the same built-in kind have a namespace; `None` for custom resources.
+pub(crate) fn is_namespaced(object: &Value) -> Option<bool> {
+    sandbox::is_namespaced(text(object, "/apiVersion"), text(object, "/kind"))
 }
 
 /// Predicts the steps of the controllers after the given objects are applied to the live ones.
@@ -101,7 +94,7 @@ pub(crate) fn built_in_kind(object: &Value) -> Option<&'static Kind> {
 /// Blocks the thread. Async callers use `spawn_blocking`, because the simulation has a runtime of its own.
 pub fn predict(live: LiveState, given: Vec<Value>, options: Options) -> Result<Prediction, Error> {
     let (given, unknown): (Vec<Value>, Vec<Value>) =
-        given.into_iter().partition(|object| built_in_kind(object).is_some());
+        given.into_iter().partition(|object| is_namespaced(object).is_some());
     let unknown: Vec<String> =
         unknown.iter().map(|object| format!("{} ({})", ObjectName::of(object), text(object, "/apiVersion"))).collect();
     if given.is_empty() {

@@ -47,6 +47,16 @@ mod tests {
         );
     }
 
+    /// DEPLOYMENT-44.
+    #[test]
+    fn a_pause_suspends_a_rollout() {
+        let mut world = DeploymentBuilder::new(4).with_set("a", 3, 3).with_new_set("b", 2, 2);
+        world.spec["paused"] = true.into();
+        assert_eq!(world.plan().size_changes(), []);
+        world.spec["paused"] = false.into();
+        assert!(!world.plan().size_changes().is_empty());
+    }
+
     /// DEPLOYMENT-45.
     #[test]
     fn a_stuck_rollout_stays_stuck() {

@@ -81,14 +81,20 @@ mod tests {
     #[test]
     fn requests_are_fulfilled_or_cleared() {
         for (request, target, want) in [
-            ("1", Some("a"), "Rolled back deployment \"web\" to revision 1"),
-            ("0", Some("b"), "Rolled back deployment \"web\" to revision 2"),
-            ("3", None, "The rollback revision contains the same template as current deployment \"web\""),
-            ("9", None, "Unable to find the revision to rollback to."),
-            ("-1", None, "Unable to find the revision to rollback to."),
+            ("1", Some("a"), "Rollback: Rolled back deployment \"web\" to revision 1"),
+            ("0", Some("b"), "Rollback: Rolled back deployment \"web\" to revision 2"),
+            (
+                "3",
+                None,
+                "RollbackTemplateUnchanged: The rollback revision contains the same template as current deployment \"web\"",
+            ),
+            ("9", None, "RollbackRevisionNotFound: Unable to find the revision to rollback to."),
+            ("-1", None, "RollbackRevisionNotFound: Unable to find the revision to rollback to."),
         ] {
             let plan = world(request).plan();
-            assert_eq!(plan.event_messages(), [want], "{request}");
+            let events = plan.steps.iter().filter_map(|step| step.event.as_ref());
+            let events: Vec<String> = events.map(|event| format!("{}: {}", event.reason, event.message)).collect();
+            assert_eq!(events, [format!("Deployment{want}")], "{request}");
             let last = &plan.steps.last().unwrap().action;
             match target {
                 Some(name) => assert!(matches!(last, Action::RollBack(set) if *set.name == *name), "{request}"),

@@ -84,7 +84,7 @@ mod tests {
 
     /// DEPLOYMENT-73.
     #[test]
-    fn waiting_for_pods_names_their_number() {
+    fn an_explanation_shows_the_counts_of_pods_and_the_limits() {
         let world = DeploymentBuilder::new(10).with_set("old", 9, 9).with_new_set("new", 4, 1);
         let explanation = world.explain();
         assert_eq!(

@@ -5,12 +5,11 @@
 mod adopt;
 mod bad_input;
 mod hand_over;
-mod pause;
 mod recreate;
 mod restore;
 mod rollback;
 mod rollout;
-mod scale;
+mod scenes;
 mod second_writer;
 mod shadow;
 mod trouble;

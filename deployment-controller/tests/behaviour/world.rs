@@ -62,28 +62,6 @@ pub(crate) async fn whole_progress(world: &World) -> Value {
     pick(&world.condition("Progressing").await, "reason status message")
 }
 
-/// Returns reason and message of the Events about Deployments, sorted by the names of the Events.
-pub(crate) async fn deployment_events(world: &World) -> Vec<String> {
-    let mut events = world.list("events").await;
-    events.retain(|event| event["involvedObject"]["kind"] == "Deployment");
-    events.sort_by_key(|event| name(event).to_owned());
-    events.iter().map(|event| format!("{} {}", text(event, "reason"), text(event, "message"))).collect()
-}
-
-/// Returns the sizes that ReplicaSets got, in order. The ReplicaSets are called a, b, c, ... in the order of their first write.
-pub(crate) fn size_history(world: &World) -> Vec<String> {
-    let (mut names, mut known, mut out) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-    for write in world.sandbox.writes().all().iter().filter(|write| write.resource == "replicasets") {
-        let Some(after) = write.after() else { continue };
-        let next = char::from(b'a' + names.len() as u8);
-        let letter = *names.entry(write.name.clone()).or_insert(next);
-        if known.insert(letter, size_of(&after)) != Some(size_of(&after)) {
-            out.push(format!("{letter} {}", size_of(&after)));
-        }
-    }
-    out
-}
-
 /// Asserts that a rollout of `web` with the default limits never had a Pod more than allowed, or a ready Pod less.
 pub(crate) fn assert_available_during_rollout(world: &World, replicas: usize, case: &str) {
     let (most, fewest) = world.pod_extremes(replicas);

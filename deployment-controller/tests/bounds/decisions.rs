@@ -4,10 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{
-    controller::Decision,
-    refs::{self, Owner},
-};
+use common::refs::{self, Owner};
 use deployment_controller::{
     DeploymentController,
     decide::decide,
@@ -138,18 +135,20 @@ fn snapshot(deployment: &Value, sets: &[Value]) -> Option<Snapshot> {
     })
 }
 
-proptest! {
-    fn any_no_number_or_text_makes_a_decision_expensive(
-        deployment in any_deployment(), sets in prop::collection::vec(any_set(), 0..6),
-    ) {
+/// DEPLOYMENT-68.
+#[test]
+fn no_number_or_text_makes_a_decision_expensive() {
+    METER.check(&(any_deployment(), prop::collection::vec(any_set(), 0..6)), |(deployment, sets)| {
         let Some(snapshot) = snapshot(&deployment, &sets) else { return Ok(()) };
         let texts = deployment.to_string().len() + sets.iter().map(|set| set.to_string().len()).sum::<usize>();
-        let (plan, explanation) = METER.limited(DECISION + COPIES * texts, || {
-            let plan = decide(&snapshot);
-            let explanation = Decision::<DeploymentController>::with_forecast(&snapshot, snapshot.now).explain();
-            (plan, explanation)
-        });
-        prop_assert!(plan.steps.len() <= 3 * sets.len() + 4, "{} steps for {} ReplicaSets", plan.steps.len(), sets.len());
+        let limit = DECISION + COPIES * texts;
+        let (plan, explanation) = METER.decide::<DeploymentController>(limit, &snapshot, snapshot.now);
+        prop_assert!(
+            plan.steps.len() <= 3 * sets.len() + 4,
+            "{} steps for {} ReplicaSets",
+            plan.steps.len(),
+            sets.len()
+        );
         prop_assert!(explanation.waiting.len() <= 2 * sets.len() + 4, "{explanation:#?}");
         let most = snapshot.rollout_limits.max_pods();
         for step in &plan.steps {
@@ -164,15 +163,8 @@ proptest! {
                 _ => {}
             }
         }
-    }
-}
-
-/// DEPLOYMENT-68.
-#[test]
-fn no_number_or_text_makes_a_decision_expensive() {
-    // Generated values take memory, too.
-    let _alone = METER.alone();
-    any_no_number_or_text_makes_a_decision_expensive();
+        Ok(())
+    });
 }
 
 /// DEPLOYMENT-68.

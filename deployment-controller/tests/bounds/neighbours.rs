@@ -1,15 +1,10 @@
 //! Deployments with all numbers at their limits do not slow down others.
 
 use deployment_controller::objects::REVISION_ANNOTATION;
-use testkit::{
-    bounds::in_virtual_time,
-    conformance::{Observation, Observed},
-};
+use testkit::conformance::{Observation, Observed};
 
 use crate::{METER, world::*};
 
-/// Memory limit of the API server, its nodes and the controller together, in bytes.
-const CLUSTER: usize = 512 << 20;
 /// Namespaces of the hostile Deployments. In `few-pods`, a quota refuses Pods; in `no-sets`, the server refuses ReplicaSets.
 const FEW_PODS: &str = "few-pods";
 const NO_SETS: &str = "no-sets";
@@ -26,9 +21,7 @@ const HOSTILE_REQUESTS: u64 = 2 * OLD_SETS as u64 + 150;
 /// DEPLOYMENT-68.
 #[test]
 fn hostile_deployments_do_not_slow_down_others() {
-    let _alone = METER.alone();
-    let (alone, beside) =
-        METER.limited(CLUSTER, || in_virtual_time(async { (rollouts(false).await, rollouts(true).await) }));
+    let (alone, beside) = METER.run_cluster(async { (rollouts(false).await, rollouts(true).await) });
     assert_eq!((alone.elsewhere, &beside.inside), (0, &alone.inside));
     let bounds = 2 * OLD_SETS as u64..=HOSTILE_REQUESTS;
     assert!(bounds.contains(&beside.elsewhere), "{} requests for the hostile Deployments", beside.elsewhere);
@@ -79,19 +72,12 @@ async fn add_hostile(world: &World) {
     // Old ReplicaSets are deleted only after their Deployment is complete.
     for (name, replicas, history, size) in [("kept", i32::MAX, i32::MAX, 1), ("deleted", 2, 0, 0)] {
         let deployment = world.create(extreme(FEW_PODS, name, replicas, history)).await;
-        let uid = &deployment["metadata"]["uid"];
         for number in 0..OLD_SETS {
-            let owner =
-                json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": uid, "controller": true});
-            let labels = json!({"app": name, "pod-template-hash": format!("h{number}")});
-            let template = json!({"metadata": {"labels": labels},
-                "spec": {"containers": [{"name": "c", "image": format!("old:{number}")}]}});
-            let metadata = json!({"name": format!("{name}-h{number}"), "namespace": FEW_PODS, "labels": labels,
-                "annotations": {REVISION_ANNOTATION: number.to_string()}, "ownerReferences": [owner]});
-            let spec = json!({"replicas": size, "selector": {"matchLabels": labels}, "template": template});
-            world
-                .create(json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec}))
-                .await;
+            let metadata =
+                json!({"name": format!("{name}-h{number}"), "annotations": {REVISION_ANNOTATION: number.to_string()}});
+            let template = json!({"spec": pod_spec(&format!("old:{number}"))});
+            let changes = json!({"kind": "ReplicaSet", "metadata": metadata, "spec": {"template": template}});
+            world.create(controlled_by(merged(renamed(web(size), FEW_PODS, name), changes), &deployment)).await;
         }
     }
     world.create(extreme(FEW_PODS, "huge", i32::MAX, i32::MAX)).await;

@@ -14,10 +14,10 @@
 //!
 //! # What it is
 //! The server has one store and one router under two transports. [`Sandbox::client`] passes the router to a `kube::Client`
-//! as a service, which works under tokio's paused clock; [`Sandbox::serve`] listens on a socket. Built-in kinds come from
-//! [`kinds`], custom kinds from the `CustomResourceDefinition`s in the store. Answers and watches are in JSON, or in protobuf
-//! for clients that ask for it ([`protobuf`], [`Builder::protobuf`]). Time and randomness come from the [`Clock`] alone, so
-//! a run can be repeated from its seed.
+//! as a service, which works under tokio's paused clock; [`Sandbox::serve`] listens on a socket. Built-in kinds come from data,
+//! custom kinds from the `CustomResourceDefinition`s in the store. Answers and watches are in JSON, or in protobuf for clients
+//! that ask for it ([`protobuf`], [`Builder::protobuf`]). Time and randomness come from the [`Clock`] alone, so a run can be
+//! repeated from its seed.
 //!
 //! # What it offers to tests
 //! - [`Sandbox::apply`], [`Sandbox::get`], [`Sandbox::list`], [`Sandbox::delete`]: objects as JSON, as the administrator;
@@ -30,72 +30,38 @@
 //! - [`Sandbox::load`]: objects of another server, as they are.
 //!
 //! # What it simulates besides the API server
-//! The sandbox acts as the namespace controller: it removes the content of a deleted namespace, then the namespace. It also
-//! marks definitions of custom resources as established. It does nothing else by itself: nodes with a scheduler ([`nodes`]),
-//! the protection of storage in use ([`protection`]), controllers under test ([`loops`]) and a stand-in for the ReplicaSet
-//! controller ([`replica_sets`]) are clients that a test starts.
+//! Two controllers follow its writes, unless a test switches them off: one empties and finalizes deleted namespaces
+//! ([`Builder::without_namespace_controller`]), the other keeps the status of quotas ([`Builder::without_quota_controller`]). The
+//! sandbox also marks definitions of custom resources as established. It does nothing else by itself: nodes with a scheduler
+//! ([`nodes`]), the protection of storage in use ([`protection`]), controllers under test ([`loops`]) and a stand-in for the
+//! ReplicaSet controller ([`replica_sets`]) are clients that a test starts.
+//!
+//! # Layers
+//! Each of these modules uses only those before it: `value`, `api` (kinds, custom resources, protobuf), `store`, `verbs`
+//! (what a request does with the store), `server` (HTTP), `actors` (controllers, nodes), and the crate's root.
 //!
 //! # Identities
 //! A client is identified by a name: the argument of [`Sandbox::client`], or over TCP the name for which
 //! [`Server::kubeconfig_for`] wrote the bearer token or client certificate. Without a name it is [`ADMIN`]. Faults, RBAC
 //! ([`Builder::rbac`]), writes and counters use this name.
 
-mod accept;
-mod access;
-mod audit;
-mod certificates;
-mod core;
-mod custom;
-mod damage;
+mod actors;
+mod api;
 pub mod declared;
-mod decode;
-mod delete;
-mod discovery;
-mod encoding;
-mod errors;
-mod faults;
-mod fields;
-mod gates;
 pub mod guards;
-mod handle;
-mod json;
-pub mod kinds;
-mod logic;
-pub mod loops;
-mod managed;
 pub mod memory;
-mod names;
-pub mod nodes;
-mod object;
-mod openapi;
-pub mod owner_references;
-mod patch;
-mod path;
-pub mod protection;
-pub mod protobuf;
-mod quota;
-mod raw;
-mod read;
 pub mod recorded;
 pub mod replica_sets;
-mod reply;
-mod representation;
-mod request;
-mod resource;
-mod reviews;
-mod selector;
-mod serve;
-mod status;
+mod server;
 mod store;
-mod subresource;
-mod syntax;
-mod table;
-mod transport;
-mod watch;
-mod webhooks;
-mod write;
+mod value;
+mod verbs;
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use common::clock::Clock;
@@ -103,20 +69,40 @@ use http::{Method, Request, header};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 
-pub use self::{
-    access::ADMIN,
-    audit::{RequestKey, Requests, Write, Writes},
-    certificates::CertificateError,
-    faults::{Action, Faults, Matcher, Rule},
-    serve::{Credential, ServeError, Server, Tls},
-    store::{Backup, Change},
-    transport::{ConnectionCut, InProcess, ResponseBody},
-    webhooks::{Operation, Webhook, Webhooks},
-};
 use self::{
-    core::{Core, Setup},
-    resource::{Key, Resource},
+    actors::{definitions::Definitions, namespaces::NamespaceController, quotas::QuotaController},
+    api::resource::{Key, Resource},
+    value::{json, object},
+    verbs::core::{Actor, Core, Setup},
 };
+pub use self::{
+    actors::{loops, nodes, protection},
+    api::protobuf,
+    server::{
+        certificates::CertificateError,
+        serve::{Credential, ServeError, Server, Tls},
+        transport::{InProcess, ResponseBody},
+    },
+    store::{
+        Backup, Change,
+        audit::{RequestKey, Requests, Write, Writes},
+    },
+    verbs::{
+        access::ADMIN,
+        faults::{Action, Faults, Matcher, Rule},
+        owner_references,
+        status::ConnectionCut,
+        webhooks::{Operation, Webhook, Webhooks},
+    },
+};
+
+/// Whether objects of this built-in kind have a namespace; `None` if there is no such kind.
+pub fn is_namespaced(api_version: &str, kind: &str) -> Option<bool> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let mut resources = api::kinds::builtin().iter().map(|recorded| &recorded.resource);
+    let is_meant = |known: &&Arc<Resource>| known.group == group && known.version == version && known.kind == kind;
+    resources.find(is_meant).map(|resource| resource.namespaced)
+}
 
 /// A running API server in memory. Cheap to clone; clones are the same server.
 #[derive(Clone)]
@@ -132,6 +118,8 @@ pub struct Builder {
     setup: Setup,
     history: usize,
     writes: usize,
+    namespace_controller: bool,
+    quota_controller: bool,
 }
 
 /// A refusal, as [`Sandbox`]'s own helpers report it.
@@ -161,7 +149,7 @@ impl Default for Builder {
             gates: BTreeMap::new(),
             advertised: None,
         };
-        Self { clock: None, setup, history: 50_000, writes: 50_000 }
+        Self { clock: None, setup, history: 50_000, writes: 50_000, namespace_controller: true, quota_controller: true }
     }
 }
 
@@ -237,10 +225,33 @@ impl Builder {
         self
     }
 
+    /// Leaves deleted namespaces to a controller of the test: the server neither empties nor finalizes them.
+    #[must_use]
+    pub fn without_namespace_controller(mut self) -> Self {
+        self.namespace_controller = false;
+        self
+    }
+
+    /// Leaves the status of `ResourceQuota`s to a controller of the test. Admission enforces what the status says, and adds to it
+    /// what is created.
+    #[must_use]
+    pub fn without_quota_controller(mut self) -> Self {
+        self.quota_controller = false;
+        self
+    }
+
     /// Makes the server.
     pub fn build(self) -> Sandbox {
         let clock = self.clock.unwrap_or_else(Clock::system);
-        Sandbox { core: Arc::new(Core::new(clock, self.setup, self.history, self.writes)), identity: ADMIN.into() }
+        let mut actors: Vec<Box<dyn Actor>> = vec![Box::new(Definitions)];
+        if self.namespace_controller {
+            actors.push(Box::new(NamespaceController));
+        }
+        if self.quota_controller {
+            actors.push(Box::new(QuotaController));
+        }
+        let core = Core::new(clock, self.setup, self.history, self.writes, actors);
+        Sandbox { core: Arc::new(core), identity: ADMIN.into() }
     }
 }
 
@@ -268,7 +279,7 @@ impl Sandbox {
 
     /// Serves the sandbox on a socket; port 0 takes a free one.
     pub async fn serve(&self, addr: SocketAddr, tls: Tls) -> Result<Server, ServeError> {
-        serve::serve(self.core.clone(), addr, tls).await
+        server::serve::serve(self.core.clone(), addr, tls).await
     }
 
     /// The clock.
@@ -311,6 +322,11 @@ impl Sandbox {
         self.core.store.lock().compact();
     }
 
+    /// The rights that the plugin `OwnerReferencesPermissionEnforcement` asks of the author of a write, whether it is on or not.
+    pub fn owner_reference_rights(&self, write: &Write) -> BTreeSet<owner_references::Right> {
+        owner_references::rights_of(&self.core.registry(), write)
+    }
+
     /// Copies everything stored, as a backup of etcd does.
     pub fn backup(&self) -> Backup {
         self.core.store.lock().backup()
@@ -343,16 +359,8 @@ impl Sandbox {
     fn path_of(&self, object: &Value) -> Result<(Arc<Resource>, String), Refused> {
         let (api_version, kind) = (object::text(object, &["apiVersion"]), object::text(object, &["kind"]));
         let registry = self.core.registry();
-        let Some(resource) = registry.of_kind(api_version, kind).cloned() else {
-            let message = format!("{api_version} {kind} is not served");
-            return Err(Refused {
-                method: Method::GET,
-                path: String::new(),
-                code: 404,
-                reason: "NotFound".into(),
-                message,
-            });
-        };
+        let resource = registry.of_kind(api_version, kind).cloned();
+        let resource = resource.ok_or_else(|| not_served("", &format!("{api_version} {kind}")))?;
         let namespace = match object::meta(object, "namespace") {
             "" if resource.namespaced => Some("default"),
             "" => None,
@@ -436,13 +444,7 @@ impl Sandbox {
         let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
         let registry = self.core.registry();
         let found = registry.any_version(group, plural).map(|r| collection(r, namespace));
-        found.ok_or_else(|| Refused {
-            method: Method::GET,
-            path: resource.into(),
-            code: 404,
-            reason: "NotFound".into(),
-            message: format!("{resource} is not served"),
-        })
+        found.ok_or_else(|| not_served(resource, resource))
     }
 
     /// Sends one request as the administrator, or as the identity of [`Sandbox::acting_as`]; the answer must be JSON.
@@ -474,6 +476,11 @@ impl Sandbox {
     }
 }
 
+fn not_served(path: &str, what: &str) -> Refused {
+    let message = format!("{what} is not served");
+    Refused { method: Method::GET, path: path.to_owned(), code: 404, reason: "NotFound".into(), message }
+}
+
 fn collection(resource: &Resource, namespace: Option<&str>) -> String {
     let root = match &*resource.group {
         "" => format!("/api/{}", resource.version),
@@ -482,5 +489,35 @@ fn collection(resource: &Resource, namespace: Option<&str>) -> String {
     match namespace {
         Some(namespace) if resource.namespaced => format!("{root}/namespaces/{namespace}/{}", resource.plural),
         _ => format!("{root}/{}", resource.plural),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    const LAYERS: [&str; 6] = ["value", "api", "store", "verbs", "server", "actors"];
+
+    fn sources(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let read = |path: std::path::PathBuf| match path.extension() {
+            Some(_) => vec![fs::read_to_string(path).unwrap()],
+            None => sources(&path),
+        };
+        entries.flat_map(read).collect()
+    }
+
+    #[test]
+    fn each_layer_uses_only_those_before_it() {
+        for (index, layer) in LAYERS.iter().enumerate() {
+            for source in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(layer)) {
+                let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+                for later in &LAYERS[index + 1..] {
+                    let imports = [format!("crate::{later}::"), format!("\n    {later}::")];
+                    let found = imports.iter().find(|import| code.contains(*import));
+                    assert_eq!(found, None, "in {layer}: {}", source.lines().next().unwrap_or_default());
+                }
+            }
+        }
     }
 }

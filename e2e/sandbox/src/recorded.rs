@@ -3,7 +3,7 @@
 use common::api::WireFormat;
 use serde_json::{Value, json};
 
-use super::protobuf::write_event;
+use crate::api::protobuf::write_event;
 
 /// A recorded object of that plural name, with its `kind` and `apiVersion`; `None` if there is none of that name.
 pub fn object(plural: &str, name: &str) -> Option<Value> {
@@ -41,7 +41,7 @@ pub fn frame(format: WireFormat, event: &str, object: &Value) -> Result<Vec<u8>,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protobuf::parse_event;
+    use crate::api::protobuf::parse_event;
 
     #[test]
     fn frames_of_both_formats_have_the_recorded_object() {

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     Refused, Sandbox,
-    nodes::{condition, is_ready},
+    actors::nodes::{condition, is_ready},
 };
 
 const SETS: &str = "replicasets.apps";
@@ -189,7 +189,7 @@ mod tests {
     use common::clock::Clock;
 
     use super::*;
-    use crate::nodes::Nodes;
+    use crate::actors::nodes::Nodes;
 
     async fn status(sandbox: &Sandbox) -> Value {
         sandbox.get(SETS, Some("default"), "web").await.unwrap()["status"].clone()

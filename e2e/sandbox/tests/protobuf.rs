@@ -178,7 +178,7 @@ async fn converted_kinds_are_converted_in_protobuf_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_sends_frames() {
+async fn a_watch_sends_the_list_a_bookmark_and_the_changes_as_frames() {
     let sandbox = two_maps().await;
     let mut watch = Frames::open(&sandbox, STREAMING_LIST, PROTOBUF).await;
     for name in ["a", "b"] {

@@ -17,7 +17,6 @@ use super::{
     safeguard::Safeguard,
 };
 
-/// The accounts of one process.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     open: Mutex<Vec<Open>>,
@@ -188,7 +187,6 @@ mod tests {
 
     const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 
-    /// The account of a sync that sends these requests, one after the other.
     fn forecast(requests: Vec<Request>) -> RequestAccount {
         let sync = async |io: Io<'_, ()>| {
             for request in requests {
@@ -199,7 +197,6 @@ mod tests {
         io::forecast_sync(jiff::Timestamp::UNIX_EPOCH, sync).request_account.unwrap()
     }
 
-    /// A process whose sync is in progress and was expected to send these requests.
     fn process(requests: Vec<Request>) -> (Observer, RequestAccount) {
         let (hub, _news) = Hub::new(Sandbox::builder().build(), &Perturbation::default());
         let process = Process::new("job-controller", 1, hub.clock.clone(), Accounts::default());
@@ -217,7 +214,6 @@ mod tests {
         Request::get(PODS, &"ns".into(), &"a".into())
     }
 
-    /// The creation of a Pod whose name the server completes.
     fn pod() -> Request {
         Request::create(PODS, &"ns".into(), &"".into(), RequestBody::default()).with_generate_name("web-")
     }

@@ -18,14 +18,13 @@ use tokio::sync::mpsc;
 
 use super::{
     accounts::Accounts,
-    json::{at, text},
+    json::{items, text},
     neighbour,
     perturbation::{At, Failure, Fault, Kind, Moment, Perturbation},
     trace::Digest,
 };
 use sandbox::Sandbox;
 
-/// Whether a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     Running,
@@ -34,7 +33,6 @@ pub(super) enum Life {
     Dead,
 }
 
-/// One incarnation of a program.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) program: &'static str,
@@ -95,7 +93,6 @@ impl Process {
     }
 }
 
-/// A request, as far as faults ask.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) method: Method,
@@ -119,7 +116,6 @@ impl Asked {
         self.resource() == "leases" && self.query.split('&').any(|part| part == "limit=1")
     }
 
-    /// Whether it patches an object itself, and not a subresource.
     pub(super) fn patches_an_object(&self) -> bool {
         self.method == Method::PATCH && !self.resource().contains('/')
     }
@@ -173,7 +169,6 @@ pub struct Point {
     pub resource: String,
 }
 
-/// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Served,
@@ -206,7 +201,6 @@ pub(super) struct Seen {
     pub(super) watched: BTreeSet<(&'static str, String)>,
     pub(super) violations: Vec<(&'static str, String)>,
     pub(super) requests: u64,
-    /// Writes of the controllers for a hostile neighbour, Events aside.
     pub(super) beside: u64,
     /// The time of the last write that a fault kept from its ordinary answer.
     pub(super) disturbed: Option<Instant>,
@@ -353,8 +347,7 @@ impl Hub {
             return;
         }
         let answer: Value = serde_json::from_slice(body).unwrap_or_default();
-        let causes = at(&answer, "/details/causes").and_then(Value::as_array);
-        if causes.is_some_and(|causes| causes.iter().any(|cause| cause["field"] == "metadata.uid")) {
+        if items(&answer, "/details/causes").iter().any(|cause| cause["field"] == "metadata.uid") {
             return;
         }
         let what = format!("{} {resource}: {}", process.identity, text(&answer, "/message"));
@@ -400,59 +393,40 @@ impl Hub {
             // Who would hear it lives as long as the run.
             let _ = self.news.send(news);
         };
+        let until = |time: &Duration| self.clock.monotonic_now() + *time;
         match &fault.kind {
-            Kind::Crash(moment) => {
-                tell(process);
-                Some(Fate::Crash(*moment))
-            }
-            Kind::Lag(_) => {
-                tell(process);
-                Some(Fate::Crash(Moment::AfterEffect))
-            }
-            Kind::Error(failure) => Some(Fate::Fails(*failure)),
-            Kind::Reject(code, time) => {
-                let (asked, resource) = write?;
-                let until = self.clock.monotonic_now() + *time;
-                let (method, resource) = (asked.method.clone(), resource.to_owned());
-                self.refusals.lock().push(Refusal { code: *code, method, resource, until });
-                tell(process);
-                Some(Fate::Refused(*code))
-            }
-            Kind::Unread(time) => {
-                *self.unread.lock() = Some((process.program, self.clock.monotonic_now() + *time));
-                tell(process);
-                None
+            Kind::Error(failure) => return Some(Fate::Fails(*failure)),
+            Kind::Clock(seconds) => {
+                process.clock.shift_wall_clock(jiff::SignedDuration::from_secs(*seconds));
+                return None;
             }
             Kind::Hold(program, resource, _) => {
                 let held = self.acting.lock().get(program.as_str()).cloned()?;
                 faults.hold_watch(&held.identity, resource);
                 tell(&held);
-                None
+                return None;
             }
+            Kind::Reject(code, time) => {
+                let (asked, resource) = write?;
+                let (method, resource) = (asked.method.clone(), resource.to_owned());
+                self.refusals.lock().push(Refusal { code: *code, method, resource, until: until(time) });
+            }
+            Kind::Unread(time) => *self.unread.lock() = Some((process.program, until(time))),
             Kind::Missed(_) => {
                 for resource in self.watched_by(process.program) {
                     faults.hold_watch(&process.identity, &resource);
                 }
-                tell(process);
-                None
             }
-            Kind::Recreate(_) => {
-                faults.hold_watch(&process.identity, "pods");
-                tell(process);
-                None
-            }
-            Kind::PausedLeader(_) => {
-                tell(process);
-                Some(Fate::Hangs)
-            }
-            Kind::Clock(seconds) => {
-                process.clock.shift_wall_clock(jiff::SignedDuration::from_secs(*seconds));
-                None
-            }
-            Kind::FailOver | Kind::StaleStandby(_) | Kind::Interfere(_) | Kind::Neighbour(_) => {
-                tell(process);
-                None
-            }
+            Kind::Recreate(_) => faults.hold_watch(&process.identity, "pods"),
+            _ => {}
+        }
+        tell(process);
+        match &fault.kind {
+            Kind::Crash(moment) => Some(Fate::Crash(*moment)),
+            Kind::Lag(_) => Some(Fate::Crash(Moment::AfterEffect)),
+            Kind::Reject(code, _) => Some(Fate::Refused(*code)),
+            Kind::PausedLeader(_) => Some(Fate::Hangs),
+            _ => None,
         }
     }
 }
@@ -463,7 +437,6 @@ mod tests {
 
     use super::*;
 
-    /// The violations of a process that sends a request and gets this answer.
     fn violations(method: Method, path: &str, query: &str, status: StatusCode, answer: Value) -> Vec<&'static str> {
         let sandbox = Sandbox::builder().build();
         let (hub, _news) = Hub::new(sandbox, &Perturbation::default());

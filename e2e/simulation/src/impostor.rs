@@ -102,14 +102,14 @@ async fn perform(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<Played> 
                 let mut world = world.lock();
                 world.apply(logged.clone());
                 let invariants = suite.invariants.iter().copied().flatten();
-                violated.lock().extend(invariants.filter_map(|i| Some((i.name, (i.check)(&world, &logged).err()?))));
+                violated.lock().extend(invariants.filter_map(|i| Some((i.name, (i.check)(&world, &logged)?))));
             }
         })
     };
     let objections = || {
         let (mut all, world) = (violated.lock().clone(), world.lock());
         let promises = suite.promises.iter().copied().flatten();
-        all.extend(promises.filter_map(|promise| Some((promise.name, (promise.check)(&world).err()?))));
+        all.extend(promises.filter_map(|promise| Some((promise.name, (promise.check)(&world)?))));
         all
     };
     let nodes = scenarios::nodes(suite).start(sandbox.client("nodes#1"), clock.clone());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// The value at a JSON pointer. Keys with a `/` or `~` in them cannot be named: invariants ask so often that escapes would
 /// be most of their time.
-pub fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+pub(crate) fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     pointer.split('/').skip(1).try_fold(object, |value, key| match value {
         Value::Object(fields) => fields.get(key),
         Value::Array(items) => items.get(key.parse::<usize>().ok()?),
@@ -15,52 +15,57 @@ pub fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
 }
 
 /// The text at a JSON pointer; empty if there is none.
-pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     at(object, pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The number at a JSON pointer; 0 if there is none.
-pub fn number(object: &Value, pointer: &str) -> i64 {
+pub(crate) fn number(object: &Value, pointer: &str) -> i64 {
     at(object, pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// An object's uid.
-pub fn uid(object: &Value) -> &str {
+/// The items of the list at a JSON pointer; none if there is no list.
+pub(crate) fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    at(object, pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+pub(crate) fn uid(object: &Value) -> &str {
     text(object, "/metadata/uid")
 }
 
-/// An object's name.
-pub fn name(object: &Value) -> &str {
+pub(crate) fn name(object: &Value) -> &str {
     text(object, "/metadata/name")
 }
 
 /// An annotation; empty if there is none.
-pub fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
+pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
     at(object, "/metadata/annotations").and_then(|a| a.get(key)).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The references to an object's owners.
-pub fn owners(object: &Value) -> impl Iterator<Item = &Value> {
-    at(object, "/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten()
+/// A label; empty if there is none.
+pub(crate) fn label<'a>(object: &'a Value, key: &str) -> &'a str {
+    at(object, "/metadata/labels").and_then(|labels| labels.get(key)).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The reference to an object's controller.
-pub fn controller(object: &Value) -> Option<&Value> {
+pub(crate) fn owners(object: &Value) -> impl Iterator<Item = &Value> {
+    items(object, "/metadata/ownerReferences").iter()
+}
+
+pub(crate) fn controller(object: &Value) -> Option<&Value> {
     owners(object).find(|reference| reference["controller"] == json!(true))
 }
 
 /// The uid of an object's controller; empty if it has none.
-pub fn controller_uid(object: &Value) -> &str {
+pub(crate) fn controller_uid(object: &Value) -> &str {
     controller(object).map_or("", |reference| text(reference, "/uid"))
 }
 
-/// Whether an object is being deleted.
-pub fn is_deleting(object: &Value) -> bool {
+pub(crate) fn is_deleting(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
 }
 
 /// Whether the `matchLabels` at a pointer (or the equality map there) select an object.
-pub fn selects(owner: &Value, pointer: &str, object: &Value) -> bool {
+pub(crate) fn selects(owner: &Value, pointer: &str, object: &Value) -> bool {
     let Some(selector) = at(owner, pointer) else { return false };
     let wanted = selector.get("matchLabels").unwrap_or(selector).as_object();
     let labels = at(object, "/metadata/labels");
@@ -68,20 +73,34 @@ pub fn selects(owner: &Value, pointer: &str, object: &Value) -> bool {
 }
 
 /// A condition's field; empty without that condition.
-pub fn condition<'a>(object: &'a Value, kind: &str, field: &str) -> &'a str {
-    let conditions = at(object, "/status/conditions").and_then(Value::as_array);
-    let found = conditions.and_then(|all| all.iter().find(|c| c["type"] == kind));
+pub(crate) fn condition<'a>(object: &'a Value, kind: &str, field: &str) -> &'a str {
+    let found = items(object, "/status/conditions").iter().find(|condition| condition["type"] == kind);
     found.and_then(|c| c.get(field)).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether a node has a `NoExecute` taint.
-pub fn evicts(node: &Value) -> bool {
-    let taints = at(node, "/spec/taints").and_then(Value::as_array);
-    taints.into_iter().flatten().any(|taint| taint["effect"] == "NoExecute")
+pub(crate) fn is_true(object: &Value, kind: &str) -> bool {
+    condition(object, kind, "status") == "True"
 }
 
-/// Labels as a map.
-pub fn labels(object: &Value) -> BTreeMap<&str, &str> {
+pub(crate) fn is_ready(object: &Value) -> bool {
+    is_true(object, "Ready")
+}
+
+/// Whether a Pod has succeeded or failed.
+pub(crate) fn has_finished(pod: &Value) -> bool {
+    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
+pub(crate) fn has_finalizer(object: &Value, finalizer: &str) -> bool {
+    items(object, "/metadata/finalizers").iter().any(|each| each == finalizer)
+}
+
+/// Whether a node has a `NoExecute` taint.
+pub(crate) fn evicts(node: &Value) -> bool {
+    items(node, "/spec/taints").iter().any(|taint| taint["effect"] == "NoExecute")
+}
+
+pub(crate) fn labels(object: &Value) -> BTreeMap<&str, &str> {
     let labels = at(object, "/metadata/labels").and_then(Value::as_object);
     labels.into_iter().flatten().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect()
 }

@@ -28,7 +28,7 @@ pub mod explore;
 mod flags;
 mod hub;
 pub mod impostor;
-pub mod json;
+mod json;
 pub mod judge;
 pub mod neighbour;
 pub mod notation;

@@ -103,7 +103,6 @@ fn template(app: &str, annotations: Value) -> Value {
         "spec": {"containers": [{"name": "c", "image": "img:1"}]}})
 }
 
-/// An object of `apps/v1` with a template of its own.
 fn workload(kind: &str, name: &str, replicas: i64, annotations: Value, more: Value) -> Value {
     let mut object = json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(name, annotations)}});

@@ -48,7 +48,9 @@ struct Abbreviation {
 impl Abbreviation {
     fn of(&self, arguments: &[&str]) -> Result<Vec<String>, Unreadable> {
         if arguments.len() != self.parameters.len() {
-            return unreadable("other arguments than parameters", &self.parameters.join(", "));
+            let why =
+                format!("an abbreviation has the parameters ({}), not these arguments", self.parameters.join(", "));
+            return unreadable(&why, &arguments.join(", "));
         }
         let pairs: Vec<(&str, &str)> =
             self.parameters.iter().map(String::as_str).zip(arguments.iter().copied()).collect();
@@ -178,7 +180,7 @@ impl Notation {
                     let known = self.scenarios(other)?.into_iter();
                     scenarios.extend(known.filter(|scenario| telling.contains(&scenario.name.as_str())));
                 }
-                _ => return unreadable("neither a suite nor a scenario", head),
+                _ => return unreadable("neither `suite`, `scenario` nor `same as`", head),
             }
         }
         Ok(scenarios)
@@ -287,7 +289,7 @@ pub fn deeds(text: &str) -> Result<Vec<What>, Unreadable> {
         "outage" => What::Outage(time()?),
         "webhook" => What::Webhook(webhook(rest)?),
         "no-webhook" => What::NoWebhook(rest.to_owned()),
-        _ => return unreadable("nobody can do that", text),
+        _ => return unreadable("no such step; the README of the simulation lists the steps", text),
     }])
 }
 
@@ -406,7 +408,7 @@ same as one: a
     #[test]
     fn what_cannot_be_read_is_refused_with_a_reason() {
         let steps = |line: &str| Notation::default().steps(&[line.to_owned()], &[]).unwrap_err().to_string();
-        assert_eq!(steps("dance"), "nobody can do that: \"dance\"");
+        assert_eq!(steps("dance"), "no such step; the README of the simulation lists the steps: \"dance\"");
         assert_eq!(steps("create none()"), "there is no such abbreviation: \"none\"");
         assert!(steps("create {a").contains("{a"));
         assert!(

@@ -86,7 +86,6 @@ impl Names {
         }
     }
 
-    /// A text without what is chance in it.
     fn mask(&self, text: &mut String) {
         if let Some(instead) = self.uids.get(text.as_str()) {
             text.clone_from(instead);
@@ -226,7 +225,6 @@ fn phase_and_readiness(status: &mut Value) {
     *status = json!({"phase": pod["status"]["phase"], "ready": json::condition(&pod, "Ready", "status")});
 }
 
-/// Addresses of Services are drawn.
 fn drawn_addresses(spec: &mut Value) {
     if let Some(spec) = spec.as_object_mut() {
         spec.retain(|field, address| !field.starts_with("clusterIP") || *address == "None");
@@ -316,13 +314,11 @@ fn mask(value: &mut Value, names: &Names) {
     }
 }
 
-/// Fields in the order of their names, whatever order they came in.
 fn sort(fields: &mut Map<String, Value>) {
     let sorted: BTreeMap<String, Value> = std::mem::take(fields).into_iter().collect();
     fields.extend(sorted);
 }
 
-/// What one end has and another has not, in lines.
 pub(super) fn differences(wanted: &BTreeMap<String, u32>, got: &BTreeMap<String, u32>) -> Vec<String> {
     let mut out = Vec::new();
     let count = |end: &BTreeMap<String, u32>, object: &String| end.get(object).copied().unwrap_or(0);

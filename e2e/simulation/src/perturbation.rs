@@ -112,7 +112,6 @@ pub enum Kind {
     Neighbour(String),
 }
 
-/// What a 429 says in `Retry-After`.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// The simplest of each kind, as the list of perturbations shows them.

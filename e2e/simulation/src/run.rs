@@ -89,7 +89,7 @@ async fn play(run: Run<'_>) -> Outcome {
     let violation = violation.or_else(|| {
         let world = world.lock();
         let broken = |promise: &super::scenario::Promise| {
-            let what = (promise.check)(&world).err()?;
+            let what = (promise.check)(&world)?;
             Some(Violation { oracle: promise.name, claims: promise.claims, what })
         };
         run.suite.promises.iter().copied().flatten().find_map(broken)
@@ -145,7 +145,7 @@ async fn watch(suite: &'static Suite, clock: Clock, mut writes: Feed, world: Arc
         // What completes a deletion was judged when it was asked for.
         if notes.violation.is_none() && !logged.completes_a_deletion() {
             let broken = |invariant: &super::scenario::Invariant| {
-                let what = (invariant.check)(&world, &logged).err()?;
+                let what = (invariant.check)(&world, &logged)?;
                 Some(Violation { oracle: invariant.name, claims: invariant.claims, what })
             };
             notes.violation = suite.invariants.iter().copied().flatten().find_map(broken);

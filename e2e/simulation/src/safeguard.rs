@@ -150,7 +150,6 @@ fn without(method: &Method, field: &str, body: Bytes) -> Bytes {
     Bytes::from(value.to_string())
 }
 
-/// An object whose name the server makes up from the one it had.
 fn with_generated_name(body: Bytes) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(&body) else { return body };
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)

@@ -176,8 +176,8 @@ pub struct Invariant {
     pub name: &'static str,
     /// The claims of `docs/behaviour` that it checks: `GC-20, GC-21`.
     pub claims: &'static str,
-    /// Whether the write that has just been made keeps it. The world is as that write left it.
-    pub check: fn(&World, &Logged) -> Result<(), String>,
+    /// How the write that has just been made violates it; nothing for most writes. The world is as that write left it.
+    pub check: fn(&World, &Logged) -> Option<String>,
 }
 
 /// Something that holds in the end, whatever went wrong.
@@ -186,14 +186,17 @@ pub struct Promise {
     pub name: &'static str,
     /// The claims of `docs/behaviour` that it checks: `GC-20, GC-21`.
     pub claims: &'static str,
-    /// Whether it holds.
-    pub check: fn(&World) -> Result<(), String>,
+    /// What violates it, if anything does.
+    pub check: fn(&World) -> Option<String>,
 }
 
 /// Something a user does at a random moment, and takes back.
 pub struct Interference {
     /// A name: `scale`.
     pub name: &'static str,
-    /// What is done, each so long after the one before. Nothing if the moment does not fit. The number is random.
-    pub act: fn(&World, u64) -> Vec<(Duration, What)>,
+    /// What is done; `None` if the moment does not fit. The number is random.
+    pub act: fn(&World, u64) -> Deeds,
 }
+
+/// What is done, each so long after the one before.
+pub type Deeds = Option<Vec<(Duration, What)>>;

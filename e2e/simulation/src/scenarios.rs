@@ -12,6 +12,7 @@ mod endpointslice;
 mod endpointslice_invariants;
 mod gc;
 mod gc_invariants;
+mod interferences;
 mod job;
 mod job_gang;
 mod job_history;
@@ -162,7 +163,10 @@ mod tests {
     #[test]
     fn every_suite_has_scenarios_that_can_be_read() {
         for suite in SUITES {
-            assert!(of(suite).is_ok_and(|scenarios| !scenarios.is_empty()), "{}: {:?}", suite.name, of(suite).err());
+            let name = suite.name;
+            assert!(of(suite).is_ok(), "the text of the suite {name} cannot be read: {:?}", of(suite).err());
+            let is_empty = of(suite).is_ok_and(<[Scenario]>::is_empty);
+            assert!(!is_empty, "the text of the suite {name} has no scenario after a line `suite {name}`");
         }
     }
 }

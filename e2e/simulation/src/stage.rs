@@ -5,11 +5,10 @@ use std::{sync::Arc, time::Duration};
 use common::{
     app::ProgramDefinition,
     clock::{Clock, Instant},
-    settings::OperatorSettings,
-    settings::TunableValue,
+    settings::{OperatorSettings, TunableValue},
     succession::WrittenVersions,
 };
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -26,7 +25,6 @@ use super::{
 };
 use sandbox::{Refused, loops::Loops, nodes::Nodes};
 
-/// What nodes are called among the programs.
 pub(super) const NODES: &str = "nodes";
 /// The namespace of what a scenario says of no other namespace.
 pub(super) const NAMESPACE: &str = "default";
@@ -95,7 +93,11 @@ impl Stage {
         Arc::new(Self { hub, world, suite, without, seed, seats, nodes: Mutex::default() })
     }
 
-    /// Starts nodes that are quiet when nothing happens, except where somebody judges them by their heartbeats.
+    /// The seat of a program, locked with all others.
+    fn seat(&self, program: &str) -> Option<MappedMutexGuard<'_, Seat>> {
+        MutexGuard::try_map(self.seats.lock(), |seats| seats.iter_mut().find(|s| s.definition.name == program)).ok()
+    }
+
     pub(super) async fn start_nodes(&self) {
         let process = Process::new(NODES, 1, self.hub.clock.clone(), Accounts::default());
         let client = kube::Client::new(Wire::new(&self.hub, &process, None), NAMESPACE);
@@ -112,8 +114,7 @@ impl Stage {
 
     /// Starts a process of a program; it becomes the one that acts, and whoever acted is retired.
     fn start(&self, program: &str, leads: bool) {
-        let mut seats = self.seats.lock();
-        let Some(seat) = seats.iter_mut().find(|seat| seat.definition.name == program) else { return };
+        let Some(mut seat) = self.seat(program) else { return };
         if seat.stopped_until.is_some_and(|until| self.hub.clock.monotonic_now() < until) {
             return;
         }
@@ -129,9 +130,10 @@ impl Stage {
         let (settings, definitions) = (self.settings(program), seat.definition.loops);
         let loops = Loops::stand_by_observed(&client, &clock, settings, definitions, Some(observer));
         self.hub.acts(&process);
-        seat.retired.extend(seat.acting.replace(Replica { process, loops }));
+        let retired = seat.acting.replace(Replica { process, loops });
+        seat.retired.extend(retired);
         if leads {
-            self.elect(seat);
+            self.elect(&mut seat);
         }
     }
 
@@ -189,17 +191,15 @@ impl Stage {
     }
 
     fn depose(&self, program: &str) -> Option<Arc<Process>> {
-        let mut seats = self.seats.lock();
-        let seat = seats.iter_mut().find(|seat| seat.definition.name == program)?;
+        let mut seat = self.seat(program)?;
         let leader = seat.leader.take()?;
-        self.unseat(seat, &leader);
+        self.unseat(&seat, &leader);
         Some(leader)
     }
 
     /// Lets who acts for a program lead, and know what the last leader left, if that one left anything.
     fn follow(&self, program: &str, last: Option<&Process>) {
-        let mut seats = self.seats.lock();
-        let Some(seat) = seats.iter_mut().find(|seat| seat.definition.name == program) else { return };
+        let Some(mut seat) = self.seat(program) else { return };
         let left = last.and_then(|last| seat.replica(last)).and_then(|replica| replica.loops.left());
         let left = match self.missing(program) {
             Some(Safeguard::Succession) => Some(WrittenVersions::default()),
@@ -207,7 +207,7 @@ impl Stage {
         };
         if let Some(acting) = &seat.acting {
             acting.loops.inherit(left);
-            self.elect(seat);
+            self.elect(&mut seat);
         }
     }
 
@@ -217,18 +217,15 @@ impl Stage {
         if tokio::time::timeout(PROMPT, process.dies()).await.is_err() {
             process.set(Life::Dead);
         }
-        let of_program = |seat: &&mut Seat| seat.definition.name == process.program;
-        let crashed = |acting: &mut Replica| acting.process.identity == process.identity;
-        if let Some(seat) = self.seats.lock().iter_mut().find(of_program) {
-            seat.acting.take_if(crashed);
+        if let Some(mut seat) = self.seat(process.program) {
+            seat.acting.take_if(|acting| acting.process.identity == process.identity);
         }
         self.hub.clock.sleep(RESTART).await;
         self.fill(process.program)
     }
 
     fn fill(&self, program: &str) -> bool {
-        let of_program = |seat: &&mut Seat| seat.definition.name == program;
-        let vacant = self.seats.lock().iter_mut().find(of_program).is_some_and(|seat| seat.acting.is_none());
+        let vacant = self.seat(program).is_some_and(|seat| seat.acting.is_none());
         if vacant {
             self.start(program, true);
         }
@@ -375,24 +372,18 @@ impl Stage {
     }
 
     fn has_lost_its_leader(&self, program: &str) -> bool {
-        let seats = self.seats.lock();
-        let seat = seats.iter().find(|seat| seat.definition.name == program);
-        seat.is_some_and(|seat| seat.leader.as_ref().is_none_or(|leader| leader.is_dead()))
+        self.seat(program).is_some_and(|seat| seat.leader.as_ref().is_none_or(|leader| leader.is_dead()))
     }
 
     fn stands_by(&self, program: &str, identity: &str) -> bool {
-        let seats = self.seats.lock();
-        let seat = seats.iter().find(|seat| seat.definition.name == program);
-        seat.is_some_and(|seat| {
+        self.seat(program).is_some_and(|seat| {
             let acts = seat.acting.as_ref().is_some_and(|replica| replica.process.identity == identity);
             acts && seat.leader.as_ref().is_none_or(|leader| leader.identity != identity)
         })
     }
 
     fn identity(&self, program: &str) -> Option<String> {
-        let seats = self.seats.lock();
-        let seat = seats.iter().find(|seat| seat.definition.name == program)?;
-        seat.acting.as_ref().map(|replica| replica.process.identity.clone())
+        self.seat(program)?.acting.as_ref().map(|replica| replica.process.identity.clone())
     }
 
     /// Creates the objects of a hostile neighbour. One that the server refuses would harm nobody, so that is a violation.
@@ -419,7 +410,7 @@ impl Stage {
         // A user is not in step with anything.
         self.hub.clock.sleep(Duration::from_millis(self.hub.clock.random_below(3000) as u64)).await;
         let steps = (interference.act)(&self.world.lock(), self.hub.clock.random_u64());
-        for (wait, what) in steps {
+        for (wait, what) in steps.into_iter().flatten() {
             self.hub.clock.sleep(wait).await;
             // What a user meant may be gone by now.
             let _ = self.perform(&what).await;
@@ -462,9 +453,8 @@ impl Stage {
     }
 
     fn pause(&self, time: Duration) {
-        let own = self.suite.programs[0].name;
-        let seats = self.seats.lock();
-        let acting = seats.iter().find(|seat| seat.definition.name == own).and_then(|seat| seat.acting.as_ref());
+        let own = self.seat(self.suite.programs[0].name);
+        let acting = own.as_ref().and_then(|seat| seat.acting.as_ref());
         let Some(process) = acting.map(|replica| Arc::clone(&replica.process)) else { return };
         let hub = Arc::clone(&self.hub);
         self.note_stop(time);
@@ -477,12 +467,12 @@ impl Stage {
         });
     }
 
-    /// Ends every process of the suite's own controller, and lets none start for that long.
     fn stop(self: &Arc<Self>, time: Duration) {
         let own = self.suite.programs[0].name;
-        if let Some(seat) = self.seats.lock().iter_mut().find(|seat| seat.definition.name == own) {
+        if let Some(mut seat) = self.seat(own) {
             seat.stopped_until = Some(self.hub.clock.monotonic_now() + time);
-            seat.retired.extend(seat.acting.take());
+            let retired = seat.acting.take();
+            seat.retired.extend(retired);
             seat.retired.iter().for_each(|replica| replica.process.set(Life::Dead));
         }
         self.note_stop(time);

@@ -11,7 +11,6 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// Takes in bytes and how many they were.
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks();
         for word in words {

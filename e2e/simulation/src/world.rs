@@ -75,6 +75,26 @@ impl Logged {
         self.write.after()
     }
 
+    /// The object before and after, if it was neither created nor removed.
+    pub fn change(&self) -> Option<(Arc<Value>, Arc<Value>)> {
+        self.before().zip(self.after())
+    }
+
+    /// Whether this controller wrote an object of this resource.
+    pub fn is_of(&self, controller: &str, resource: &str) -> bool {
+        self.by(controller) && self.resource() == resource
+    }
+
+    /// The object before and after, if this controller changed one of this resource.
+    pub fn changed(&self, controller: &str, resource: &str) -> Option<(Arc<Value>, Arc<Value>)> {
+        self.change().filter(|_| self.is_of(controller, resource))
+    }
+
+    /// The object that this controller deleted, as it was, if it is of this resource.
+    pub fn deleted(&self, controller: &str, resource: &str) -> Option<Arc<Value>> {
+        self.before().filter(|_| self.is_of(controller, resource) && self.deletes())
+    }
+
     /// In one line.
     pub fn line(&self, since: Instant) -> String {
         let write = &self.write;

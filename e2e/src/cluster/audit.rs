@@ -6,7 +6,6 @@
 //! requests of unaudited users cost nothing.
 
 use std::{
-    borrow::Cow,
     collections::BTreeMap,
     io::{BufRead as _, BufReader, Read},
     sync::Arc,
@@ -14,73 +13,34 @@ use std::{
 
 use parking_lot::Mutex;
 use sandbox::RequestKey;
-use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The user that the API server is for its own requests.
 const LOOPBACK: &str = "system:apiserver";
 const VERBS: &[&str] =
     &["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "post", "put", "head"];
 
-/// An entry of the log.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Entry<'a> {
-    #[serde(borrow)]
-    stage: Cow<'a, str>,
-    #[serde(borrow)]
-    verb: Cow<'a, str>,
-    #[serde(borrow, rename = "requestURI")]
-    uri: Cow<'a, str>,
-    #[serde(borrow)]
-    user: User<'a>,
-    /// Missing in requests for paths that are not resources, for example discovery.
-    #[serde(borrow, default)]
-    object_ref: Option<ObjectRef<'a>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct User<'a> {
-    #[serde(borrow)]
-    username: Cow<'a, str>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ObjectRef<'a> {
-    #[serde(borrow, default)]
-    resource: Cow<'a, str>,
-    #[serde(borrow, default)]
-    api_group: Cow<'a, str>,
-    #[serde(borrow, default)]
-    subresource: Cow<'a, str>,
-}
-
-impl Entry<'_> {
-    /// The counter that this entry belongs to. None if another entry counts the same request.
-    ///
-    /// A watch is counted when its answer begins, every other request when its answer is complete.
-    fn key(&self) -> Option<RequestKey> {
-        let verb = VERBS.iter().copied().find(|verb| *verb == self.verb).unwrap_or("other");
-        let counted = if verb == "watch" { "ResponseStarted" } else { "ResponseComplete" };
-        if self.stage != counted {
-            return None;
-        }
-        let resource = match &self.object_ref {
-            Some(object) => {
-                let mut resource = object.resource.to_string();
-                for (separator, part) in [('.', &object.api_group), ('/', &object.subresource)] {
-                    if !part.is_empty() {
-                        resource.push(separator);
-                        resource.push_str(part);
-                    }
-                }
-                resource
-            }
-            None => self.uri.split('?').next().unwrap_or_default().to_owned(),
-        };
-        Some(RequestKey { identity: self.user.username.to_string(), verb, resource })
+/// The counter that an entry of the log belongs to. None if another entry counts the same request.
+///
+/// A watch is counted when its answer begins, every other request when its answer is complete.
+fn key(entry: &Value) -> Option<RequestKey> {
+    let verb = VERBS.iter().copied().find(|verb| entry["verb"] == **verb).unwrap_or("other");
+    if entry["stage"] != if verb == "watch" { "ResponseStarted" } else { "ResponseComplete" } {
+        return None;
     }
+    // Requests for paths that are not resources, for example discovery, have no object.
+    let object = &entry["objectRef"];
+    let mut resource = match object["resource"].as_str() {
+        Some(resource) => resource.to_owned(),
+        None => entry["requestURI"].as_str()?.split('?').next().unwrap_or_default().to_owned(),
+    };
+    for (separator, part) in [('.', &object["apiGroup"]), ('/', &object["subresource"])] {
+        if let Some(part) = part.as_str().filter(|part| !part.is_empty()) {
+            resource.push(separator);
+            resource.push_str(part);
+        }
+    }
+    Some(RequestKey { identity: entry["user"]["username"].as_str()?.to_owned(), verb, resource })
 }
 
 /// The audit policy: an entry for each request, except for those of the API server itself and of `unaudited`.
@@ -112,7 +72,7 @@ impl Counters {
         let mut log = BufReader::with_capacity(1 << 16, log);
         let mut line = Vec::new();
         while log.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-            if let Some(key) = serde_json::from_slice::<Entry<'_>>(&line).ok().and_then(|entry| entry.key()) {
+            if let Some(key) = serde_json::from_slice(&line).ok().as_ref().and_then(key) {
                 *self.0.lock().entry(key).or_default() += 1;
             }
             line.clear();
@@ -128,7 +88,7 @@ impl Counters {
 mod tests {
     use super::*;
 
-    fn entry(stage: &str, verb: &str, object: &serde_json::Value) -> String {
+    fn entry(stage: &str, verb: &str, object: &Value) -> String {
         let entry = json!({
             "kind": "Event",
             "apiVersion": "audit.k8s.io/v1",

@@ -53,7 +53,7 @@ impl Drop for Directory {
 }
 
 /// Writes a file that only this user can read.
-pub(super) fn write(path: &Path, text: &str) -> Result<(), Error> {
+pub fn write_private(path: &Path, text: &str) -> Result<(), Error> {
     use std::io::Write as _;
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);

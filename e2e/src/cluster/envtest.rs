@@ -19,7 +19,7 @@ use serde_json::json;
 use super::{
     ASSETS_VARIABLE, Directory, Error, START_TIMEOUT,
     audit::{self, Counters},
-    directory::write,
+    directory::write_private,
     pki::{Authority, Pair},
 };
 
@@ -135,7 +135,7 @@ impl Envtest {
             ("sa.key", &accounts.serialize_pem()),
             ("sa.pub", &accounts.public_key_pem()),
         ] {
-            write(&at.join(name), text)?;
+            write_private(&at.join(name), text)?;
         }
         let data = Directory::in_memory("etcd")?;
         let held = [port()?, port()?, port()?];
@@ -187,7 +187,7 @@ impl Envtest {
         ];
         let mut stdout = None;
         if counting == Counting::On {
-            write(&at.join("audit.yaml"), &audit::policy(ADMIN))?;
+            write_private(&at.join("audit.yaml"), &audit::policy(ADMIN))?;
             arguments.push(format!("--audit-policy-file={}", path("audit.yaml")));
             arguments.push("--audit-log-path=-".to_owned());
             stdout = Some(Stdio::piped());

@@ -7,7 +7,7 @@ fn shell(script: &str) -> Process {
 }
 
 #[tokio::test]
-async fn a_process_that_ends_by_itself_is_told_with_its_last_words() {
+async fn a_process_that_ends_by_itself_is_reported_with_its_last_line() {
     let mut process = shell("echo first; echo second >&2; exit 3");
     assert_eq!(process.ended(Duration::from_secs(10)).await.unwrap().code(), Some(3));
     while process.log().len() < 2 {

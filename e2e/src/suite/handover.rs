@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Context, Failure, Outcome, PATIENT_ELECTION};
+use super::{Context, Failure, OnProcesses as _, Outcome, PATIENT_ELECTION};
 use crate::{
     cluster::ASSETS_VARIABLE,
     process::{Launch, Process},

@@ -2,8 +2,8 @@
 //!
 //! Each suite runs in a separate process of this program, with [`SUITE_VARIABLE`] set, and its output is printed in one piece when
 //! it ends. A suite that runs alone needs no process of its own. The last lines are the seconds that each suite took. `--list`,
-//! filters and the other flags of `cargo test` work as usual. The name of a test is `<suite>::<test>`, and a suite without a chosen
-//! test is not started.
+//! filters and the other flags of `cargo test` work as usual. The name of a test is `<suite>::<scene>`, and a suite without a chosen
+//! scene is not started.
 
 use std::{
     cmp::Reverse,
@@ -20,8 +20,8 @@ use common::clock::Clock;
 use libtest_mimic::{Arguments, Trial};
 use parking_lot::Mutex;
 
-use super::runner::{self, Suite};
-use crate::cluster::Kind;
+use super::{Kind, Suite, runner};
+use crate::cluster::chosen_kind;
 
 /// The environment variable with the name of the suite that this process runs.
 const SUITE_VARIABLE: &str = "NONET_SUITE";
@@ -29,27 +29,27 @@ const SUITE_VARIABLE: &str = "NONET_SUITE";
 /// of a small machine, and the cluster of a kubeconfig is shared.
 const SUITES_AT_ONCE: usize = 3;
 
-fn names_of_tests(suite: &Suite) -> impl Iterator<Item = String> {
-    suite.tests.iter().map(|test| format!("{}::{}", suite.name, test.name))
+fn names_of_scenes(suite: &Suite) -> impl Iterator<Item = String> {
+    suite.scenes.iter().map(|scene| format!("{}::{}", suite.name, scene.name))
 }
 
-/// Runs the suites with tests that the command line asks for. The exit code is that of `cargo test`.
+/// Runs the suites with scenes that the command line asks for. The exit code is that of `cargo test`.
 pub fn run_all(suites: Vec<Suite>) -> ExitCode {
     let arguments = Arguments::from_args();
     if arguments.list {
-        let tests = suites.iter().flat_map(names_of_tests);
+        let tests = suites.iter().flat_map(names_of_scenes);
         return libtest_mimic::run(&arguments, tests.map(|name| Trial::test(name, || Ok(()))).collect()).exit_code();
     }
     let wanted = env::var(SUITE_VARIABLE).ok();
     let is_chosen = |suite: &&Suite| match &wanted {
         Some(name) => suite.name == name,
-        None => names_of_tests(suite).any(|test| is_chosen(&arguments, &test)),
+        None => names_of_scenes(suite).any(|test| is_chosen(&arguments, &test)),
     };
     let chosen: Vec<&Suite> = suites.iter().filter(is_chosen).collect();
     if let [only] = chosen[..] {
         return runner::run(only, arguments);
     }
-    let kind = match Kind::from_env() {
+    let kind = match chosen_kind() {
         Ok(kind) => kind,
         Err(error) => return fail(&error.to_string()),
     };

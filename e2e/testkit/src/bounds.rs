@@ -8,12 +8,19 @@
 //! static METER: Meter = Meter::new(&ALLOCATOR);
 //! ```
 
-use std::{alloc::System, sync::Arc};
+use std::{alloc::System, ops::Deref, sync::Arc};
 
 use cap::Cap;
-use common::{meta::ResourceVersion, object::Object, store::Store};
+use common::{
+    controller::{Controller, Decision, Explanation},
+    meta::ResourceVersion,
+    object::Object,
+    revision::ControllerRevision,
+    store::Store,
+};
+use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::TestRunner};
 use sandbox::memory;
 use serde_json::{Value, json};
 
@@ -84,6 +91,45 @@ impl Meter {
     }
 }
 
+/// Maximum memory of an API server with hostile objects, its nodes and a controller together, in bytes.
+const CLUSTER: usize = 512 << 20;
+/// Maximum memory of a cached revision, in bytes, regardless of the size of its data.
+const REVISION: usize = 8 << 10;
+
+impl Meter {
+    /// Runs the test of a cluster in virtual time and within a limit of memory.
+    pub fn run_cluster<T>(&self, test: impl Future<Output = T>) -> T {
+        let _alone = self.alone();
+        self.limited(CLUSTER, || in_virtual_time(test))
+    }
+
+    /// Asserts a law for generated values. No other test measures meanwhile, because generated values take memory, too.
+    pub fn check<S: Strategy>(&self, values: &S, law: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+        let _alone = self.alone();
+        TestRunner::default().run(values, law).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Returns the plan of a sync and its explanation, both made with at most so many bytes.
+    pub fn decide<C: Controller>(
+        &self,
+        bytes: usize,
+        snapshot: &C::Snapshot,
+        now: Timestamp,
+    ) -> (C::Plan, Explanation) {
+        self.limited(bytes, || (C::decide(snapshot), Decision::<C>::with_forecast(snapshot, now).explain()))
+    }
+
+    /// Asserts that a cache keeps no data of a revision, and still knows revisions with other data.
+    pub fn check_cached_revisions<T: Object + Deref<Target = ControllerRevision>>(&self) {
+        let _alone = self.alone();
+        let first: Arc<T> = read(&large_revision(0)).unwrap();
+        let (cached, held) = self.held(|| (1..=20).map(|n| read(&large_revision(n)).unwrap()).collect::<Vec<Arc<T>>>());
+        let taken = held / cached.len();
+        assert!(taken <= REVISION, "{taken} bytes of a megabyte are kept");
+        assert!(!first.has_same_data_as(&cached[0]));
+    }
+}
+
 /// Runs a test in virtual time.
 pub fn in_virtual_time<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(test)
@@ -117,7 +163,7 @@ pub fn any_rollout_limit() -> impl Strategy<Value = Value> {
 }
 
 /// Returns a `ControllerRevision` with a megabyte of data that depends on the number.
-pub fn large_revision(number: usize) -> Value {
+fn large_revision(number: usize) -> Value {
     let ballast = format!("{number}{}", "x".repeat(1 << 20));
     let template = json!({"metadata": {"annotations": {"example.com/ballast": ballast}}, "spec": {"containers": []}});
     json!({"metadata": {"name": format!("r{number}"), "namespace": "shop", "uid": format!("R{number}"),

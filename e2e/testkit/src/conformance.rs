@@ -2,12 +2,17 @@
 
 use std::{collections::BTreeSet, fmt::Debug, ops::RangeInclusive, time::Duration};
 
-use common::runtime::LoopDefinition;
-use sandbox::{Action, Operation, Webhook, loops::watched_by_choice};
+use common::{clock::Clock, runtime::LoopDefinition, settings::OperatorSettings};
+use sandbox::{Action, Operation, Sandbox, Webhook, loops::Loops};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::{Cluster, NAMESPACE, World, answers::Lie, rule, world::is_own};
+use crate::{
+    Cluster, NAMESPACE, World,
+    answers::{Lie, Refuser},
+    rule,
+    world::is_own,
+};
 
 /// The verbs of all writes.
 const WRITES: [&str; 4] = ["create", "patch", "update", "delete"];
@@ -147,6 +152,36 @@ pub async fn settled_objects_are_left_alone(world: &mut World, unread: &[(&str, 
     world.assert_wrote_nothing();
 }
 
+/// Asserts that a set whose revision needs a name that other data have takes another name, and then rests. Returns the taken
+/// name and the other one.
+pub async fn a_taken_revision_name_counts_as_a_collision(cluster: &Cluster, set: Value) -> (World, String, String) {
+    const REVISIONS: &str = "controllerrevisions.apps";
+    let taken = cluster.clone().settled(set.clone()).await.names(REVISIONS).await.remove(0);
+    let world = cluster.clone().start().await;
+    let data = json!({"spec": {"template": {"$patch": "replace"}}});
+    world
+        .create(json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": data,
+            "metadata": {"name": taken, "namespace": NAMESPACE}}))
+        .await;
+    world.create(set).await;
+    world.settle().await;
+    assert_eq!(world.status().await["collisionCount"], 1);
+    let mut others = world.names(REVISIONS).await;
+    others.retain(|name| *name != taken);
+    let [other] = &others[..] else { panic!("{others:?}") };
+    for pod in world.pods().await {
+        // The label has the name of the revision, or its end.
+        let hash = pod["metadata"]["labels"]["controller-revision-hash"].as_str().unwrap();
+        assert!(!hash.is_empty() && other.ends_with(hash), "{hash} of {other}");
+    }
+    world.clear_log();
+    world.touch_subject().await;
+    world.wait(60).await;
+    world.assert_wrote_nothing();
+    let other = other.clone();
+    (world, taken, other)
+}
+
 /// Asserts that a leader writes nothing after it was deposed while it creates a hundred Pods for the object.
 pub async fn a_deposed_leader_writes_nothing(world: &World, object: Value) {
     world.fault(rule(Action::Latency(Duration::from_millis(10)), "create", ""));
@@ -168,11 +203,32 @@ pub async fn a_deposed_leader_writes_nothing(world: &World, object: Value) {
 pub async fn each_choice_of_loops_watches_only_what_it_reads(loops: &[LoopDefinition], reads: &[(&str, &[&str])]) {
     let reads_of = |name: &str| reads.iter().find(|(of, _)| *of == name).expect(name).1;
     assert_eq!(reads.len(), loops.len());
-    for (chosen, watched) in watched_by_choice(loops).await {
+    for choice in 1..1_usize << loops.len() {
+        let is_chosen = |index: usize| choice & (1 << index) != 0;
+        let chosen = loops.iter().enumerate().filter(|(index, _)| is_chosen(*index));
+        let chosen: Vec<LoopDefinition> = chosen.map(|(_, definition)| *definition).collect();
+        let names: Vec<&str> = chosen.iter().map(|definition| definition.name).collect();
         let read: BTreeSet<String> =
-            chosen.iter().flat_map(|name| reads_of(name)).map(|resource| (*resource).to_owned()).collect();
-        assert_eq!(watched, read, "{chosen:?}");
+            names.iter().flat_map(|name| reads_of(name)).map(|resource| (*resource).to_owned()).collect();
+        assert_eq!(watched(&chosen).await, read, "{names:?}");
     }
+}
+
+/// The resources that a process with these loops watches.
+async fn watched(definitions: &[LoopDefinition]) -> BTreeSet<String> {
+    const NAME: &str = "loops";
+    let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);
+    let sandbox = Sandbox::builder().clock(clock.clone()).build();
+    let loops = Loops::start(&sandbox.client(NAME), &clock, OperatorSettings::new(), definitions);
+    clock.sleep(Duration::from_secs(60)).await;
+    drop(loops);
+    let selectors = sandbox.requests().field_selectors().into_iter().filter(|(key, _)| key.identity == NAME);
+    let watched = selectors.flat_map(|(key, selectors)| {
+        selectors.into_iter().map(move |selector| {
+            if selector.is_empty() { key.resource.clone() } else { format!("{}?{selector}", key.resource) }
+        })
+    });
+    watched.collect()
 }
 
 /// An object that a faulty server describes wrongly, and other objects beside it.
@@ -209,7 +265,8 @@ impl Malformed {
 }
 
 /// Asserts that refused requests are repeated with growing pauses and reported: the number of requests in 20 seconds, and the
-/// beginning of the Event. `meanwhile` judges the cluster at that time. Ends a minute after the last refusal.
+/// beginning of the Event. `meanwhile` judges the cluster at that time. Ends a minute after the last refusal,
+/// so 80 seconds after `cause`.
 pub async fn refusals_back_off(
     world: &World,
     (action, verb, plural): (Action, &str, &str),
@@ -223,10 +280,71 @@ pub async fn refusals_back_off(
     world.wait(20).await;
     world.assert_event(event).await;
     let tries = world.sandbox.faults().hits(&action);
-    assert!(attempts.contains(&tries), "it backs off: {tries}");
+    assert!(attempts.contains(&tries), "{tries} requests in 20 seconds, not {attempts:?}");
     meanwhile().await;
     world.clear_faults();
     world.wait(60).await;
+}
+
+/// Asserts that each sync whose adoptions of the orphans are denied reports them in one Event. So many such syncs happen in a
+/// minute, and the orphans are adopted after it.
+pub async fn denied_adoptions_are_reported_in_one_event_per_sync(
+    cluster: &Cluster,
+    orphans: &[Value],
+    owner: Value,
+    syncs: RangeInclusive<u64>,
+) {
+    let world = cluster.clone().start().await;
+    for orphan in orphans {
+        world.create(orphan.clone()).await;
+    }
+    world.settle().await;
+    world.clear_log();
+    world.fault(rule(Action::Forbidden, "patch", "pods"));
+    world.create(owner).await;
+    world.wait(60).await;
+    let (resource, subject) = cluster.subject;
+    let attempts = world.count("get", resource);
+    assert_eq!(world.count("patch", "pods"), orphans.len() as u64 * attempts);
+    assert!(syncs.contains(&attempts), "{attempts} syncs in a minute, not {syncs:?}");
+    let events = world.list("events").await;
+    let reports: Vec<_> = events.iter().filter(|event| event["reason"] == "FailedUpdate").collect();
+    let [event] = reports[..] else { panic!("{events:#?}") };
+    let message = event["message"].as_str().unwrap();
+    assert!(message.starts_with("Error: cannot adopt Pod shop/") && message.contains("is forbidden: "), "{message}");
+    assert!(message.ends_with(&format!(" (and {} more)", orphans.len() - 1)), "{message}");
+    assert_eq!((&event["type"], &event["involvedObject"]["name"]), (&json!("Warning"), &json!(subject)));
+    assert_eq!(event["count"].as_u64(), Some(attempts));
+    world.clear_faults();
+    world.wait(400).await;
+    let adopted = |pod: Value| pod["metadata"]["ownerReferences"][0]["name"] == *subject;
+    assert!(world.pods().await.into_iter().all(adopted), "{:#?}", world.pods().await);
+}
+
+/// Asserts that an object in a terminating namespace sends one creation of a Pod, without an Event or a condition, although Pods
+/// of the object are deleted and enqueue it. `late_pod` builds a Pod that the object counts, from the object and a name. Five
+/// minutes later the object creates its Pods.
+pub async fn a_terminating_namespace_costs_one_creation(
+    cluster: &Cluster,
+    object: Value,
+    late_pod: impl Fn(&Value, &str) -> Value,
+) {
+    let namespace = Refuser::terminating_namespace("pods");
+    let world = cluster.clone().filter(namespace.filter()).settled(object).await;
+    for name in ["late-0", "late-1", "late-2", "late-3"] {
+        world.create(late_pod(&world.subject().await, name)).await;
+        world.wait(2).await;
+        world.delete_and_settle("pods", name).await;
+    }
+    world.wait(60).await;
+    assert_eq!((namespace.attempts(), world.events().await), (1, Vec::new()));
+    assert!(world.conditions().await.is_empty());
+    world.assert_waits("no Pods are created: the namespace is terminating");
+    namespace.allow();
+    world.wait(300).await;
+    world.touch_subject().await;
+    world.settle().await;
+    assert_eq!(world.active_pods().await.len(), 3);
 }
 
 /// Asserts that an object which wants billions of Pods delays a hundred ordinary objects of its kind by half at most.

@@ -24,6 +24,8 @@
 //! - [`answers`]: answers that differ from those of the API server.
 //! - [`conformance`]: rules that hold for every controller, each driven by a few values of the controller.
 //! - [`context_without_server`]: the context of a loop, for unit tests that fill its caches themselves.
+//! - [`scene`]: scenes that run in virtual time, and with the real binaries on any cluster.
+//! - [`rights`]: the rights that the manifests in `deploy/` give a controller.
 //! - [`bounds`]: limits on memory, extreme values, and a cached Pod with all fields of a real one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
@@ -34,6 +36,8 @@ mod cluster;
 pub mod conformance;
 mod context;
 pub mod objects;
+pub mod rights;
+pub mod scene;
 mod world;
 
 pub use self::{

@@ -88,20 +88,10 @@ impl World {
         self.start();
     }
 
-    /// Turns a feature gate on or off for the next start.
-    pub fn set_gate(&mut self, gate: &str, on: bool) {
-        self.cluster = self.cluster.clone().gate(gate, on);
-    }
-
     /// Asserts that each lie of the cluster has changed an answer.
     pub fn assert_all_lies_were_told(&self) {
         let told = self.cluster.told.load(Ordering::Relaxed);
         assert_eq!(told.count_ones() as usize, self.cluster.lies.len(), "{:?} {told:b}", self.cluster.lies);
-    }
-
-    /// Whether a filter answers some requests instead of the API server.
-    pub fn has_filter(&self) -> bool {
-        self.cluster.filter.is_some()
     }
 
     /// Returns the running loops.
@@ -521,9 +511,7 @@ impl World {
     /// Returns all Events in a namespace as [`World::events`] does.
     pub async fn events_in(&self, namespace: &str) -> Vec<String> {
         let events = self.sandbox.list("events", Some(namespace)).await.unwrap();
-        let line =
-            |event: &Value| format!("{} {} {}", text(event, "type"), text(event, "reason"), text(event, "message"));
-        let mut lines: Vec<String> = events.iter().map(line).collect();
+        let mut lines: Vec<String> = events.iter().map(event_line).collect();
         lines.sort();
         lines
     }
@@ -545,6 +533,13 @@ impl World {
         of_reason.map(|event| event["count"].as_i64().unwrap_or(1)).sum()
     }
 
+    /// Returns how often Events were recorded that begin with this text, with repetitions.
+    pub async fn repetitions_of(&self, start: &str) -> i64 {
+        let events = self.list("events").await;
+        let counted = events.iter().filter(|event| event_line(event).starts_with(start));
+        counted.map(|event| event["count"].as_i64().unwrap_or(1)).sum()
+    }
+
     /// Returns the metrics of the loops in the format of Prometheus.
     pub fn metrics(&self) -> String {
         self.loops().metrics().render_prometheus()
@@ -561,6 +556,11 @@ impl World {
     pub fn metric(&self, name: &str) -> u64 {
         metric(self.loops(), name).parse().unwrap_or_else(|_| panic!("{name} is not a whole number"))
     }
+}
+
+/// Returns type, reason and message of an Event.
+fn event_line(event: &Value) -> String {
+    format!("{} {} {}", text(event, "type"), text(event, "reason"), text(event, "message"))
 }
 
 /// Returns the value of a metric of these loops as text. The name includes the labels.

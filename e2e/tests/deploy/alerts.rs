@@ -1,22 +1,18 @@
 //! The alerts fire where they should, and stay silent about the series of other programs.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{collections::BTreeSet, fs, process::Command};
 
 use e2e::skips;
 use serde_json::{Value, json};
 
 use super::{
-    alerts, all_alerts,
-    kustomize::{self, needs_kubectl},
+    alerts, all_alerts, fields, groups_of_alerts,
+    images::run,
+    kustomize::{self, needs_kubectl, this_test},
     metrics, names,
-    overlays::of_kind,
-    page, root, yaml,
+    overlays::{of_kind, selects},
 };
+use crate::repository::{self, empty_directory, read, root};
 
 /// The cases for `promtool test rules`, of which the last file is written from the table of controllers.
 const RULE_TESTS: [&str; 2] = ["rule-tests.yaml", "absence.yaml"];
@@ -30,56 +26,38 @@ const OWN_SERIES: &str = "and on (cluster, namespace, job, instance) nonet_build
 /// The address that a release replaces by the address of its own pages.
 const PAGES: &str = "https://nonet.invalid/";
 
-fn alert_name(rule: &Value) -> String {
-    rule["alert"].as_str().expect("the name of an alert").to_owned()
-}
-
 #[test]
 fn every_alert_has_a_firing_and_a_silent_case() {
-    let cases = RULE_TESTS.map(|file| serde_saphyr::from_str(&page(&format!("{DIRECTORY}/{file}"))).unwrap());
     let (mut firing, mut silent) = (BTreeSet::new(), BTreeSet::new());
-    for test in cases.iter().flat_map(|cases: &Value| cases["tests"].as_array().unwrap()) {
-        for case in test["alert_rule_test"].as_array().unwrap() {
-            let name = case["alertname"].as_str().unwrap().to_owned();
-            let expected = case["exp_alerts"].as_array().unwrap_or_else(|| panic!("{name}: exp_alerts"));
-            if expected.is_empty() {
-                silent.insert(name)
-            } else {
-                firing.insert(name)
-            };
+    for cases in RULE_TESTS.map(|file| repository::yaml(&format!("{DIRECTORY}/{file}")).swap_remove(0)) {
+        for case in fields(&cases["tests"], "/alert_rule_test").flat_map(|cases| cases.as_array().unwrap()) {
+            let expected = case["exp_alerts"].as_array().unwrap_or_else(|| panic!("{case}: exp_alerts"));
+            let cases = if expected.is_empty() { &mut silent } else { &mut firing };
+            cases.insert(case["alertname"].to_string());
         }
     }
-    let all: BTreeSet<String> = all_alerts().iter().map(alert_name).collect();
+    let all: BTreeSet<String> = all_alerts().iter().map(|rule| rule["alert"].to_string()).collect();
     assert_eq!(firing, all, "alerts with a firing case");
     assert_eq!(silent, all, "alerts with a silent case");
 }
 
 /// The rules of all installed files in the format of Prometheus, with only the summary as annotation.
 fn plain_rules() -> Value {
-    let absence = names().into_iter().map(|name| format!("controllers/{name}/absence/rule.yaml"));
-    let mut groups = Vec::new();
-    for path in absence.chain(["components/monitoring/alerts.yaml".to_owned()]) {
-        for group in yaml(&path)[0]["spec"]["groups"].as_array().unwrap() {
-            let mut group = group.clone();
-            for rule in group["rules"].as_array_mut().unwrap() {
-                rule["annotations"] = json!({"summary": rule["annotations"]["summary"]});
-            }
-            groups.push(group);
-        }
+    let mut groups = groups_of_alerts();
+    for rule in groups.iter_mut().flat_map(|group| group["rules"].as_array_mut().unwrap()) {
+        rule["annotations"] = json!({"summary": rule["annotations"]["summary"]});
     }
-    json!({"groups": groups})
+    json!({ "groups": groups })
 }
 
 #[test]
 fn alerts_fire_and_stay_silent_in_promtool() {
-    const TEST: &str = "deploy::alerts::alerts_fire_and_stay_silent_in_promtool";
-    let is_installed = Command::new("promtool").arg("--version").output().is_ok();
-    skips::note(TEST, (!is_installed).then_some("promtool is not installed"));
-    if !is_installed {
+    let lacking = Command::new("promtool").arg("--version").output().is_err().then_some("promtool is not installed");
+    skips::note(this_test!(), lacking);
+    if lacking.is_some() {
         return;
     }
-    let directory: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rule-tests");
-    fs::create_dir_all(&directory).unwrap();
+    let directory = empty_directory("rule-tests");
     // JSON is valid YAML.
     fs::write(directory.join("rules.yaml"), plain_rules().to_string()).unwrap();
     for file in RULE_TESTS {
@@ -87,9 +65,7 @@ fn alerts_fire_and_stay_silent_in_promtool() {
     }
     let tests = RULE_TESTS.map(|file| ["test", "rules", file]);
     for arguments in [["check", "rules", "rules.yaml"]].into_iter().chain(tests) {
-        let output = Command::new("promtool").args(arguments).current_dir(&directory).output().unwrap();
-        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "promtool {}: {stdout}{stderr}", arguments.join(" "));
+        run(Command::new("promtool").args(arguments).current_dir(&directory)).unwrap();
     }
 }
 
@@ -135,12 +111,11 @@ fn prometheus_finds_replicas_by_their_pods() {
     let [monitor] = of_kind(&monitored, "PodMonitor")[..] else { panic!("one PodMonitor") };
     let selector = &monitor["spec"]["selector"];
     let is_selected = |labels: &Value| {
-        let equal = selector["matchLabels"].as_object().unwrap().iter().all(|(key, value)| labels[key] == *value);
         let among = |requirement: &Value| {
             assert_eq!(requirement["operator"], "In");
             requirement["values"].as_array().unwrap().contains(&labels[requirement["key"].as_str().unwrap()])
         };
-        equal && selector["matchExpressions"].as_array().unwrap().iter().all(among)
+        selects(&selector["matchLabels"], labels) && selector["matchExpressions"].as_array().unwrap().iter().all(among)
     };
     let port = &monitor["spec"]["podMetricsEndpoints"][0]["port"];
     for path in ["overlays/default", "overlays/shadow"] {
@@ -167,9 +142,9 @@ fn a_release_points_runbooks_at_its_own_pages() {
         let annotations = &rule["annotations"];
         assert!(annotations["runbook_url"].as_str().unwrap().starts_with(PAGES), "{annotations}");
     }
-    let workflow = page(".github/workflows/release.yml");
+    let workflow = read(".github/workflows/release.yml");
     let replacement = format!("s|{PAGES}|$GITHUB_SERVER_URL/$GITHUB_REPOSITORY/blob/$GITHUB_REF_NAME/|");
     let replaced = workflow.find(&replacement).expect("the release replaces the address of the pages");
     assert!(replaced < workflow.find("deploy/render ").unwrap() && replaced < workflow.find("helm package").unwrap());
-    assert!(page("docs/operating.md").contains(&format!("s|{PAGES}|")));
+    assert!(read("docs/operating.md").contains(&format!("s|{PAGES}|")));
 }

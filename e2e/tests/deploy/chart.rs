@@ -11,9 +11,12 @@ use e2e::skips;
 use serde_json::{Value, json};
 
 use super::{
-    kustomize::{self, Rendered, documents, needs_kubectl},
-    names, root, text, yaml,
+    deploy,
+    images::{run, run_if_there},
+    kustomize::{self, Rendered, documents, needs_kubectl, this_test},
+    names, text, yaml,
 };
+use crate::repository::{copy_directory, empty_directory};
 
 /// Labels that Helm's objects have in addition to those of the overlays.
 const OF_HELM: [&str; 4] =
@@ -21,7 +24,7 @@ const OF_HELM: [&str; 4] =
 
 /// Runs helm with the chart. None if helm is not installed.
 fn helm(command: &[&str], namespace: &str, set: &[&str]) -> Option<Result<String, String>> {
-    helm_with(&root().join("deploy/chart"), command, namespace, set)
+    helm_with(&deploy("chart"), command, namespace, set)
 }
 
 /// Runs helm with a chart. None if helm is not installed.
@@ -29,16 +32,11 @@ fn helm_with(chart: &Path, command: &[&str], namespace: &str, set: &[&str]) -> O
     let program = std::env::var_os("HELM").unwrap_or_else(|| "helm".into());
     let mut helm = Command::new(program);
     helm.args(command).arg(chart).args(["--namespace", namespace]);
-    for value in set {
-        helm.args(["--set", value]);
+    helm.args(set.iter().flat_map(|value| ["--set", *value]));
+    match run_if_there(&mut helm) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        ended => Some(ended.unwrap_or_else(|error| panic!("helm: {error}"))),
     }
-    let output = match helm.output() {
-        Ok(output) => output,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
-        Err(error) => panic!("helm: {error}"),
-    };
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Some(if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) })
 }
 
 /// What the chart renders on a server of the version that Nonet follows. None if helm is not installed.
@@ -47,11 +45,15 @@ fn template(namespace: &str, set: &[&str]) -> Option<Result<Rendered, String>> {
     Some(rendered.map(|text| documents(&text)))
 }
 
-/// Notes whether helm is there.
-fn is_installed(test: &str) -> bool {
-    let lacking = helm(&["lint"], "kube-system", &[]).is_none().then_some("helm is not installed");
-    skips::note(&format!("deploy::chart::{test}"), lacking);
-    lacking.is_none()
+/// Ends a test without helm, and leaves a record.
+macro_rules! needs_helm {
+    () => {
+        let lacking = helm(&["lint"], "kube-system", &[]).is_none().then_some("helm is not installed");
+        skips::note(this_test!(), lacking);
+        if lacking.is_some() {
+            return;
+        }
+    };
 }
 
 /// Values that enable some controllers and no others.
@@ -64,8 +66,8 @@ fn only(enabled: &[&str]) -> Vec<String> {
 /// namespace behind the name of the chart's `nonet:debug-reader`.
 fn comparable(objects: Rendered) -> Rendered {
     let without_namespace = |((kind, name), object): ((String, String), Value)| {
-        let object = object.to_string().replace("nonet:debug-reader.nonet", "nonet:debug-reader");
-        ((kind, name.replace("nonet:debug-reader.nonet", "nonet:debug-reader")), serde_json::from_str(&object).unwrap())
+        let bare = |text: String| text.replace("nonet:debug-reader.nonet", "nonet:debug-reader");
+        ((kind, bare(name)), serde_json::from_str(&bare(object.to_string())).unwrap())
     };
     let mut objects: Rendered = objects.into_iter().map(without_namespace).collect();
     for ((kind, _), object) in &mut objects {
@@ -83,31 +85,19 @@ fn comparable(objects: Rendered) -> Rendered {
 #[test]
 fn the_chart_renders_what_the_overlays_render() {
     needs_kubectl!();
-    if !is_installed("the_chart_renders_what_the_overlays_render") {
-        return;
-    }
+    needs_helm!();
     let strings = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>();
-    let choices: [(&str, &str, Vec<String>); 9] = [
+    let of = |controllers: &[&str], values: &[&str]| [only(controllers), strings(values)].concat();
+    let workloads = ["deployment-controller", "replicaset-controller", "statefulset-controller"];
+    let choices = [
         ("overlays/default", "kube-system", Vec::new()),
         ("overlays/any-node", "kube-system", strings(&["anyNode=true"])),
         ("overlays/single", "kube-system", strings(&["ha=false"])),
         ("overlays/monitored", "kube-system", strings(&["monitoring.enabled=true"])),
         ("overlays/gang-scheduling", "kube-system", strings(&["gangScheduling=true"])),
         ("examples/batch", "kube-system", only(&["job-controller", "cronjob-controller"])),
-        (
-            "examples/garbage-collector",
-            "nonet",
-            [only(&["gc-controller"]), strings(&["monitoring.enabled=true"])].concat(),
-        ),
-        (
-            "examples/workloads",
-            "kube-system",
-            [
-                only(&["deployment-controller", "replicaset-controller", "statefulset-controller"]),
-                strings(&["anyNode=true"]),
-            ]
-            .concat(),
-        ),
+        ("examples/garbage-collector", "nonet", of(&["gc-controller"], &["monitoring.enabled=true"])),
+        ("examples/workloads", "kube-system", of(&workloads, &["anyNode=true"])),
         ("kind/controllers", "kube-system", strings(&["anyNode=true", "leadAtOnce=true"])),
     ];
     for (path, namespace, values) in choices {
@@ -128,9 +118,7 @@ fn the_chart_renders_what_the_overlays_render() {
 
 #[test]
 fn wrong_values_are_refused() {
-    if !is_installed("wrong_values_are_refused") {
-        return;
-    }
+    needs_helm!();
     for (wrong, shown) in [
         ("anynode=true", "anynode"),
         ("controllers.gc-contoller.enabled=false", "gc-contoller"),
@@ -153,20 +141,17 @@ fn wrong_values_are_refused() {
 
 #[test]
 fn images_of_the_chart_are_those_that_are_set_unless_values_say_otherwise() {
-    if !is_installed("images_of_the_chart_are_those_that_are_set_unless_values_say_otherwise") {
-        return;
-    }
+    needs_helm!();
     let images = |set: &[&str]| -> BTreeMap<String, (String, String)> {
         let objects = template("kube-system", set).unwrap().unwrap();
         let deployments = objects.values().filter(|object| object["kind"] == "Deployment");
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        deployments
-            .map(|d| {
-                let labels = &d["metadata"]["labels"];
-                let image = text(&d["spec"]["template"]["spec"]["containers"][0]["image"]);
-                (text(&labels["app.kubernetes.io/name"]), (image, text(&labels["app.kubernetes.io/version"])))
-            })
-            .collect()
+        let one = |d: &Value| {
+            let labels = &d["metadata"]["labels"];
+            let image = text(&d["spec"]["template"]["spec"]["containers"][0]["image"]);
+            (text(&labels["app.kubernetes.io/name"]), (image, text(&labels["app.kubernetes.io/version"])))
+        };
+        deployments.map(one).collect()
     };
     let pair = |image: &str, version: &str| (image.to_owned(), version.to_owned());
     assert_eq!(images(&[])["gc-controller"], pair("registry.invalid/nonet/gc-controller:dev", "dev"));
@@ -186,29 +171,21 @@ fn images_of_the_chart_are_those_that_are_set_unless_values_say_otherwise() {
 
 /// A copy of the chart whose images are pinned by digest, as in a release.
 fn pinned_chart() -> std::path::PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pinned-chart");
-    let _ = fs::remove_dir_all(&directory);
-    fs::create_dir_all(&directory).unwrap();
-    let copied = Command::new("cp").arg("-R").arg(root().join("deploy")).arg(&directory).status().unwrap();
-    assert!(copied.success());
+    let directory = empty_directory("pinned-chart");
+    copy_directory(&deploy(""), &directory.join("deploy"));
     let digest = format!("sha256:{}", "a".repeat(64));
     let lines = names().into_iter().map(|name| format!("{name} registry.example/nonet/{name}:v1 {digest}\n"));
     let digests = directory.join("digests");
     fs::write(&digests, lines.collect::<String>()).unwrap();
-    let set = Command::new(directory.join("deploy/images/set"))
-        .args(["registry.example/nonet", "v1", "--digests"])
-        .arg(&digests)
-        .status();
-    assert!(set.unwrap().success());
+    let set = directory.join("deploy/images/set");
+    run(Command::new(set).args(["registry.example/nonet", "v1", "--digests"]).arg(&digests)).unwrap();
     directory.join("deploy/chart")
 }
 
 /// Where the images of the chart are pinned, a tag for one controller does not take its digest away silently.
 #[test]
 fn an_upgrade_of_one_controller_keeps_its_image_pinned() {
-    if !is_installed("an_upgrade_of_one_controller_keeps_its_image_pinned") {
-        return;
-    }
+    needs_helm!();
     let chart = pinned_chart();
     let render = |set: &[&str]| {
         helm_with(&chart, &["template", "--kube-version", "1.36.0", "nonet"], "kube-system", set).unwrap()
@@ -233,9 +210,7 @@ fn an_upgrade_of_one_controller_keeps_its_image_pinned() {
 /// commands for this namespace and these controllers.
 #[test]
 fn an_installation_in_any_namespace_waits_for_its_release() {
-    if !is_installed("an_installation_in_any_namespace_waits_for_its_release") {
-        return;
-    }
+    needs_helm!();
     let command = ["install", "nonet", "--dry-run=client"];
     for namespace in ["kube-system", "nonet"] {
         let mut values = only(&["gc-controller"]);
@@ -262,9 +237,7 @@ fn an_installation_in_any_namespace_waits_for_its_release() {
 
 #[test]
 fn values_reach_the_objects_that_they_are_about() {
-    if !is_installed("values_reach_the_objects_that_they_are_about") {
-        return;
-    }
+    needs_helm!();
     let objects = template(
         "kube-system",
         &[
@@ -302,9 +275,8 @@ fn values_reach_the_objects_that_they_are_about() {
 
 #[test]
 fn helm_has_nothing_to_say_against_the_chart() {
-    if is_installed("helm_has_nothing_to_say_against_the_chart") {
-        helm(&["lint", "--strict"], "kube-system", &["monitoring.enabled=true"]).unwrap().unwrap();
-    }
+    needs_helm!();
+    helm(&["lint", "--strict"], "kube-system", &["monitoring.enabled=true"]).unwrap().unwrap();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs, io,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
@@ -11,24 +11,28 @@ use std::{
 use e2e::skips;
 use serde_json::{Value, json};
 
-use super::{names, root, text, yaml};
+use super::{deploy, kustomize::this_test, names, text, yaml};
+use crate::repository::{self, copy_directory, empty_directory, root};
 
 /// An empty directory.
 fn directory(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("images").join(name);
-    let _ = fs::remove_dir_all(&path);
-    fs::create_dir_all(&path).unwrap();
-    path
+    empty_directory(&format!("images/{name}"))
 }
 
+/// What a program prints, or what it complains about if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<String, String> {
-    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    run_if_there(command).unwrap_or_else(|e| panic!("{command:?}: {e}"))
+}
+
+/// The same of a program that may not be installed.
+pub(crate) fn run_if_there(command: &mut Command) -> io::Result<Result<String, String>> {
+    let output = command.output()?;
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    Ok(if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) })
 }
 
 fn pack(binaries: &Path, out: &Path) -> Result<String, String> {
-    let mut command = Command::new(root().join("deploy/images/pack"));
+    let mut command = Command::new(deploy("images/pack"));
     command.args([binaries, out]).env("SOURCE_DATE_EPOCH", "1700000000");
     run(command.env("REGISTRY", "registry.example/team").env("TAG", "v0.1.0").env("ARCH", "arm64"))
 }
@@ -42,6 +46,13 @@ pub(crate) fn script(path: &Path, lines: &str) {
 /// Writes a program that answers `--version` as a controller does.
 pub(crate) fn program(path: &Path, name: &str) {
     script(path, &format!("echo '{name} 0.1.0 (Kubernetes v1.36.2, commit 0a1b2c3)'"));
+}
+
+/// The same for each controller.
+pub(crate) fn programs(directory: &Path) {
+    for name in names() {
+        program(&directory.join(&name), &name);
+    }
 }
 
 /// The `PATH` of this process with a directory in front.
@@ -60,9 +71,7 @@ fn packed_images_hold_one_file_and_are_the_same_twice() {
     let made: Vec<PathBuf> = [&first, &second]
         .into_iter()
         .map(|binaries| {
-            for name in names() {
-                program(&binaries.join(&name), &name);
-            }
+            programs(binaries);
             // Neither what else lies there nor when it came to be makes a difference.
             fs::write(binaries.join("readme"), binaries.display().to_string()).unwrap();
             let out = binaries.join("out");
@@ -114,21 +123,30 @@ fn what_does_not_start_in_an_empty_image_is_not_packed() {
     assert!(!binaries.join("out/gc-controller.tar").exists());
 }
 
+const IMAGES: &str = "components/images/kustomization.yaml";
+const SHADOW_IMAGES: &str = "components/shadow-images/kustomization.yaml";
+
+/// A copy of the script that sets images, and of the files in which it sets them.
+fn copy_of_images(name: &str) -> PathBuf {
+    let copy = directory(name);
+    for path in ["images", "components/images", "components/shadow-images"] {
+        copy_directory(&deploy(path), &copy.join(path));
+    }
+    copy
+}
+
+/// The images that a copied file sets.
+fn images_of(file: &Path) -> Vec<Value> {
+    let kustomization: Value = serde_saphyr::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    kustomization["images"].as_array().unwrap().clone()
+}
+
 #[test]
 fn images_are_set_and_pinned_by_a_script() {
-    let copy = directory("set");
-    for path in ["images/set", "components/images/kustomization.yaml", "components/shadow-images/kustomization.yaml"] {
-        let to = copy.join(path);
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(root().join("deploy").join(path), to).unwrap();
-    }
-    let file = copy.join("components/images/kustomization.yaml");
+    let copy = copy_of_images("set");
+    let file = copy.join(IMAGES);
     let before = fs::read_to_string(&file).unwrap();
     let set = |arguments: &[&str]| run(Command::new(copy.join("images/set")).args(arguments));
-    let images = || -> Vec<Value> {
-        let kustomization: Value = serde_saphyr::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-        kustomization["images"].as_array().unwrap().clone()
-    };
     let digest = format!("sha256:{}", "a".repeat(64));
     let digests = copy.join("digests");
     let (registry, file_of_digests) = ("registry.example:5000/team", digests.to_str().unwrap());
@@ -139,7 +157,7 @@ fn images_are_set_and_pinned_by_a_script() {
     line(&format!("{registry}/gc-controller:v1.2.3"), &digest);
     set(&[registry, "v1.2.3"]).unwrap();
     set(&[registry, "v1.2.3", "gc-controller", "--digests", file_of_digests]).unwrap();
-    for image in images() {
+    for image in images_of(&file) {
         let name = image["name"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
         assert_eq!(image["newName"], format!("{registry}/{name}"));
         assert_eq!(image["newTag"], "v1.2.3");
@@ -161,7 +179,7 @@ fn images_are_set_and_pinned_by_a_script() {
     refused(&[registry, "v1.2.3", "gc-controller"], "'sha256:0a1b' is not a digest");
     // One controller, which the old digest would pin to the old image.
     set(&["registry.example", "v1.3.0", "gc-controller"]).unwrap();
-    let changed: Vec<Value> = images().into_iter().filter(|image| image["newTag"] == "v1.3.0").collect();
+    let changed: Vec<Value> = images_of(&file).into_iter().filter(|image| image["newTag"] == "v1.3.0").collect();
     let expected = json!({"name": "registry.invalid/nonet/gc-controller", "newName": "registry.example/gc-controller", "newTag": "v1.3.0"});
     assert_eq!(changed, [expected]);
     for wrong in [&["registry.example", "v1", "dc-controller"][..], &["registry.example"], &["registry example", "v1"]]
@@ -181,7 +199,7 @@ fn digests_come_from_the_registry_in_the_form_that_is_set() {
         "case $2 in *statefulset*) exit 1;; esac; echo \"$1 $2\" >&2; printf 'sha256:%064d\\n' 7",
     );
     let digests = |arguments: &[&str]| {
-        let mut command = Command::new(root().join("deploy/images/digests"));
+        let mut command = Command::new(deploy("images/digests"));
         run(command.args(arguments).env("PATH", path_with(&tools)))
     };
     let expected = |name: &str| format!("{name} registry.example/team/{name}:v0.1.0 sha256:{:064}\n", 7);
@@ -213,8 +231,7 @@ fn a_release_of_one_controller_needs_images_of_the_others() {
 
 #[test]
 fn a_release_checks_before_it_pushes_and_signs_right_after() {
-    let workflow = fs::read_to_string(root().join(".github/workflows/release.yml")).unwrap();
-    let workflow: Value = serde_saphyr::from_str(&workflow).unwrap();
+    let workflow = repository::yaml(".github/workflows/release.yml").swap_remove(0);
     // Without it, a failure in front of a pipe would not count.
     assert_eq!(workflow["defaults"]["run"]["shell"], "bash");
     let steps = workflow["jobs"]["publish"]["steps"].as_array().unwrap();
@@ -236,7 +253,7 @@ fn another_tar_is_refused_before_anything_is_packed() {
     for name in ["tar", "gtar"] {
         script(&tools.join(name), "echo 'bsdtar 3.5.3 - libarchive 3.7.4'");
     }
-    let mut command = Command::new(root().join("deploy/images/pack"));
+    let mut command = Command::new(deploy("images/pack"));
     let refused = run(command.args([&binaries, &binaries.join("out")]).env("PATH", path_with(&tools))).unwrap_err();
     assert!(refused.contains("needs GNU tar"), "{refused}");
     assert!(!binaries.join("out").exists());
@@ -244,15 +261,13 @@ fn another_tar_is_refused_before_anything_is_packed() {
 
 #[test]
 fn images_of_other_architectures_are_looked_into() {
-    if Command::new("jq").arg("--version").output().is_err() {
-        skips::note("deploy::images_of_other_architectures_are_looked_into", Some("jq is not installed"));
+    let lacking = Command::new("jq").arg("--version").output().is_err().then_some("jq is not installed");
+    skips::note(this_test!(), lacking);
+    if lacking.is_some() {
         return;
     }
-    skips::note("deploy::images_of_other_architectures_are_looked_into", None);
     let binaries = directory("inspected");
-    for name in names() {
-        program(&binaries.join(&name), &name);
-    }
+    programs(&binaries);
     let out = binaries.join("out");
     pack(&binaries, &out).unwrap();
     let inspect = |wanted: &str| run(Command::new(root().join(".ci/inspect")).arg(&out).arg(wanted));
@@ -274,19 +289,16 @@ fn the_bake_file_builds_every_controller_from_one_compile() {
     assert!(plugin.contains(" -p kubectl-nonet "), "{plugin}");
     assert_eq!(dockerfile.matches("cargo build ").count(), 1);
     let bake = text("images/docker-bake.hcl");
-    let stages: BTreeSet<String> = dockerfile
-        .split("\nFROM scratch AS ")
-        .skip(1)
-        .filter(|stage| !stage.starts_with("binaries"))
-        .map(|stage| {
-            let name = stage.lines().next().unwrap();
-            let rest = format!("COPY --from=build /out/{name} /\nUSER 65532:65532\nENTRYPOINT [\"/{name}\"]");
-            assert!(stage.contains(&rest), "{name}:\n{stage}");
-            assert!(dockerfile.contains(&format!(" -p {name}")), "{name} is not compiled");
-            assert!(bake.contains(&format!("      \"{name}\",\n")), "{name} is not baked");
-            name.to_owned()
-        })
-        .collect();
+    let stages = dockerfile.split("\nFROM scratch AS ").skip(1).filter(|stage| !stage.starts_with("binaries"));
+    let stages = stages.map(|stage| {
+        let name = stage.lines().next().unwrap();
+        let rest = format!("COPY --from=build /out/{name} /\nUSER 65532:65532\nENTRYPOINT [\"/{name}\"]");
+        assert!(stage.contains(&rest), "{name}:\n{stage}");
+        assert!(dockerfile.contains(&format!(" -p {name}")), "{name} is not compiled");
+        assert!(bake.contains(&format!("      \"{name}\",\n")), "{name} is not baked");
+        name.to_owned()
+    });
+    let stages: BTreeSet<String> = stages.collect();
     assert_eq!(stages, names());
     // Both ways of building give images that the same entry sets.
     assert!(bake.contains("default = \"registry.invalid/nonet\""));
@@ -295,24 +307,18 @@ fn the_bake_file_builds_every_controller_from_one_compile() {
 
 #[test]
 fn shadows_run_another_version_than_the_controllers_if_they_are_told_to() {
-    let copy = directory("shadows");
-    let (controllers, shadows) =
-        ("components/images/kustomization.yaml", "components/shadow-images/kustomization.yaml");
-    for path in ["images/set", controllers, shadows] {
-        let to = copy.join(path);
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(root().join("deploy").join(path), to).unwrap();
-    }
+    let copy = copy_of_images("shadows");
     let set = |arguments: &[&str]| run(Command::new(copy.join("images/set")).args(arguments)).unwrap();
-    let tag_of_gc = |path: &str| -> String {
-        let kustomization: Value = serde_saphyr::from_str(&fs::read_to_string(copy.join(path)).unwrap()).unwrap();
-        let images = kustomization["images"].as_array().unwrap();
-        let gc = images.iter().find(|image| image["name"].as_str().unwrap().ends_with("/gc-controller")).unwrap();
-        assert_eq!(gc["newName"], "registry.example/gc-controller", "{path}");
-        gc["newTag"].as_str().unwrap().to_owned()
+    let tags = || {
+        [IMAGES, SHADOW_IMAGES].map(|path| {
+            let mut images = images_of(&copy.join(path)).into_iter();
+            let gc = images.find(|image| image["name"].as_str().unwrap().ends_with("/gc-controller")).unwrap();
+            assert_eq!(gc["newName"], "registry.example/gc-controller", "{path}");
+            gc["newTag"].as_str().unwrap().to_owned()
+        })
     };
     set(&["registry.example", "v1"]);
-    assert_eq!([tag_of_gc(controllers), tag_of_gc(shadows)], ["v1", "v1"]);
+    assert_eq!(tags(), ["v1", "v1"]);
     set(&["registry.example", "v2", "gc-controller", "--shadows"]);
-    assert_eq!([tag_of_gc(controllers), tag_of_gc(shadows)], ["v1", "v2"]);
+    assert_eq!(tags(), ["v1", "v2"]);
 }

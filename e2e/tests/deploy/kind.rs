@@ -2,46 +2,18 @@
 //!
 //! kind, Docker, kubectl and cargo are programs of this test that write down how they were called.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::PathBuf, process::Command};
 
 use super::{
-    images::{program, run, script},
-    names, root,
+    deploy,
+    images::{programs, run, script},
+    names,
 };
+use crate::repository::empty_directory;
 
 /// What the script uses besides kind, Docker, kubectl and cargo.
-const TOOLS: [&str; 26] = [
-    "basename",
-    "bash",
-    "cat",
-    "cut",
-    "date",
-    "dirname",
-    "env",
-    "git",
-    "grep",
-    "gzip",
-    "head",
-    "install",
-    "mkdir",
-    "mktemp",
-    "mv",
-    "od",
-    "rm",
-    "sed",
-    "seq",
-    "sh",
-    "sha256sum",
-    "stat",
-    "tail",
-    "tar",
-    "tee",
-    "tr",
-];
+const TOOLS: &str = "basename bash cat cut date dirname env git grep gzip head install mkdir mktemp mv od rm sed seq sh \
+    sha256sum stat tail tar tee tr uname";
 
 /// A machine of its own: what is installed there, and what was called.
 struct Machine {
@@ -51,13 +23,12 @@ struct Machine {
 impl Machine {
     /// Everything is installed, and every call succeeds.
     fn new(name: &str) -> Self {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kind").join(name);
-        let _ = fs::remove_dir_all(&directory);
+        let directory = empty_directory(&format!("kind/{name}"));
         for each in ["bin", "binaries"] {
-            fs::create_dir_all(directory.join(each)).unwrap();
+            fs::create_dir(directory.join(each)).unwrap();
         }
         let machine = Self { directory };
-        for tool in TOOLS.into_iter().chain(["uname"]) {
+        for tool in TOOLS.split_whitespace() {
             let found = run(Command::new("sh").args(["-c", "command -v \"$0\"", tool])).unwrap();
             std::os::unix::fs::symlink(found.trim(), machine.directory.join("bin").join(tool)).unwrap();
         }
@@ -65,17 +36,11 @@ impl Machine {
         machine.install("docker", "case $1 in version) echo amd64;; exec) echo registry.k8s.io/pause:3.10;; esac");
         // Deployments by name, and the Pod that leads each.
         let deployments: Vec<String> = names().iter().map(|name| format!("deployment.apps/nonet-{name}\\n")).collect();
-        let deployments = deployments.concat();
-        machine.install(
-            "kubectl",
-            &format!(
-                "case \"$*\" in *'get deployments'*) printf '{deployments}';; *'get lease '*) echo \"nonet-$7-0\";; esac"
-            ),
-        );
+        let deployments = format!("*'get deployments'*) printf '{}';;", deployments.concat());
+        let lines = format!("case \"$*\" in {deployments} *'get lease '*) echo \"nonet-$7-0\";; esac");
+        machine.install("kubectl", &lines);
         machine.install("cargo", "");
-        for name in names() {
-            program(&machine.directory.join("binaries").join(&name), &name);
-        }
+        programs(&machine.directory.join("binaries"));
         machine
     }
 
@@ -90,13 +55,18 @@ impl Machine {
     }
 
     fn suite(&self, arguments: &[&str]) -> Result<String, String> {
-        let mut command = Command::new(root().join("deploy/kind/suite"));
+        let mut command = Command::new(deploy("kind/suite"));
         command.args(["--name", "test", "--archives"]).arg(self.directory.join("archives"));
         command.arg("--binaries").arg(self.directory.join("binaries")).args(arguments);
         run(command
             .env("PATH", self.directory.join("bin"))
             .env("SOURCE_DATE_EPOCH", "1700000000")
             .env_remove("KUBECONFIG"))
+    }
+
+    /// How many clusters were created, and how many were deleted.
+    fn clusters(&self) -> (usize, usize) {
+        (self.calls(CREATE).len(), self.calls(DELETE).len())
     }
 
     /// The calls of a program.
@@ -164,13 +134,13 @@ fn a_cluster_that_a_failed_run_has_made_is_deleted_unless_it_is_to_be_kept() {
     fs::remove_file(machine.log()).unwrap();
     let error = machine.suite(&["--keep"]).unwrap_err();
     assert!(error.contains("the cluster is still there"), "{error}");
-    assert_eq!((machine.calls(CREATE).len(), machine.calls(DELETE).len()), (1, 0));
+    assert_eq!(machine.clusters(), (1, 0));
 
     // One that is not of this run stays.
     machine.install("kind", "case $2 in clusters) echo test;; nodes) echo node-0;; esac");
     fs::remove_file(machine.log()).unwrap();
     machine.suite(&["load", "apply"]).unwrap_err();
-    assert_eq!((machine.calls(CREATE).len(), machine.calls(DELETE).len()), (0, 0));
+    assert_eq!(machine.clusters(), (0, 0));
 }
 
 #[test]
@@ -179,7 +149,7 @@ fn a_cluster_of_that_name_is_neither_used_nor_deleted() {
     machine.install("kind", "case $2 in clusters) printf 'other\\ntest\\n';; esac");
     let error = machine.suite(&[]).unwrap_err();
     assert!(error.contains("a kind cluster test exists already"), "{error}");
-    assert_eq!((machine.calls(CREATE).len(), machine.calls(DELETE).len()), (0, 0));
+    assert_eq!(machine.clusters(), (0, 0));
     machine.install("kind", "case $2 in clusters) echo other;; esac");
     assert!(machine.suite(&["apply"]).unwrap_err().contains("there is no kind cluster test"));
 }

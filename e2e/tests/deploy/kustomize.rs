@@ -11,39 +11,40 @@ use std::{
     },
 };
 
-use e2e::{skips, tools};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::root;
+use super::deploy;
+use crate::repository::{copy_directory, empty_directory};
 
 /// Objects by kind and name.
 pub(crate) type Rendered = BTreeMap<(String, String), Value>;
 
+/// The path of the test in which this is written.
+macro_rules! this_test {
+    () => {{
+        fn here() {}
+        std::any::type_name_of_val(&here).trim_start_matches("checks::").trim_end_matches("::here")
+    }};
+}
+pub(crate) use this_test;
+
 /// Ends a test without kubectl, and leaves a record.
 macro_rules! needs_kubectl {
     () => {
-        fn here() {}
-        if !$crate::deploy::kustomize::is_kubectl_installed(std::any::type_name_of_val(&here)) {
+        let lacking = e2e::tools::needs_kubectl().err();
+        e2e::skips::note($crate::deploy::kustomize::this_test!(), lacking.as_deref());
+        if lacking.is_some() {
             return;
         }
     };
 }
 pub(crate) use needs_kubectl;
 
-/// Whether kubectl is installed. `function` is the path of a function inside the test that asks.
-pub(crate) fn is_kubectl_installed(function: &str) -> bool {
-    let test = function.trim_start_matches("checks::").trim_end_matches("::here");
-    let lacking = tools::needs_kubectl().err();
-    skips::note(test, lacking.as_deref());
-    lacking.is_none()
-}
-
 /// A copy of `deploy/`, in which tests change kustomizations.
 static COPY: LazyLock<PathBuf> = LazyLock::new(|| {
-    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kustomize");
-    let _ = fs::remove_dir_all(&copy);
-    for of in fs::read_dir(root().join("deploy")).unwrap().map(|entry| entry.unwrap().path()) {
+    let copy = empty_directory("kustomize");
+    for of in fs::read_dir(deploy("")).unwrap().map(|entry| entry.unwrap().path()) {
         if of.is_dir() && !of.ends_with("kubectl-nonet") {
             copy_directory(&of, &copy.join(of.file_name().unwrap()));
         }
@@ -51,25 +52,13 @@ static COPY: LazyLock<PathBuf> = LazyLock::new(|| {
     copy
 });
 
-fn copy_directory(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()) {
-        let target = to.join(entry.file_name().unwrap());
-        if entry.is_dir() {
-            copy_directory(&entry, &target);
-        } else {
-            fs::copy(entry, target).unwrap();
-        }
-    }
-}
-
 /// Renders a directory of `deploy/`, once in the life of this program.
 pub(crate) fn build(path: &str) -> Rendered {
     static BUILT: Mutex<BTreeMap<String, Rendered>> = Mutex::new(BTreeMap::new());
     if let Some(built) = BUILT.lock().get(path) {
         return built.clone();
     }
-    let built = documents(&kubectl(&root().join("deploy").join(path)));
+    let built = documents(&kubectl(&deploy(path)));
     BUILT.lock().insert(path.to_owned(), built.clone());
     built
 }
@@ -93,7 +82,7 @@ fn text(path: &str, kustomization: &Value) -> String {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     // A sibling of the directory, because kustomizations name each other by relative paths.
     let changed = COPY.join(format!("{path}-{}", COUNT.fetch_add(1, Ordering::Relaxed)));
-    copy_directory(&root().join("deploy").join(path), &changed);
+    copy_directory(&deploy(path), &changed);
     fs::write(changed.join("kustomization.yaml"), kustomization.to_string()).unwrap();
     kubectl(&changed)
 }

@@ -10,29 +10,35 @@ mod render;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use e2e::controllers;
 use serde_json::Value;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+use crate::{
+    docs::markdown,
+    repository::{self, read, root, sources},
+};
+
+/// A file or directory in `deploy/`.
+fn deploy(path: &str) -> PathBuf {
+    root().join("deploy").join(path)
 }
 
+/// The text of a file in `deploy/`.
 fn text(path: &str) -> String {
-    let path = root().join("deploy").join(path);
-    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    read(&format!("deploy/{path}"))
 }
 
-/// A page for people, by its path in the repository.
-fn page(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
-}
-
-/// The documents of a file.
+/// The documents of a file in `deploy/`.
 fn yaml(path: &str) -> Vec<Value> {
-    serde_saphyr::from_multiple(&text(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+    repository::yaml(&format!("deploy/{path}"))
+}
+
+/// The values of a field in the items of a list.
+fn fields<'a>(list: &'a Value, pointer: &'a str) -> impl Iterator<Item = &'a Value> {
+    list.as_array().into_iter().flatten().filter_map(move |item| item.pointer(pointer))
 }
 
 fn names() -> BTreeSet<String> {
@@ -44,7 +50,7 @@ fn strings(value: &Value) -> Vec<&str> {
 }
 
 fn directories(path: &str) -> Vec<String> {
-    let entries = fs::read_dir(root().join("deploy").join(path)).unwrap();
+    let entries = fs::read_dir(deploy(path)).unwrap();
     let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
@@ -52,16 +58,13 @@ fn directories(path: &str) -> Vec<String> {
 
 #[test]
 fn every_controller_has_its_directories_and_each_patches_only_its_own_objects() {
-    let with_base = || names().into_iter().chain(["base".to_owned()]).collect::<BTreeSet<_>>();
     assert_eq!(directories("controllers").into_iter().collect::<BTreeSet<_>>(), names());
-    assert_eq!(directories("shadows").into_iter().collect::<BTreeSet<_>>(), with_base());
+    let shadows = names().into_iter().chain(["base".to_owned()]).collect::<BTreeSet<_>>();
+    assert_eq!(directories("shadows").into_iter().collect::<BTreeSet<_>>(), shadows);
     for name in names() {
         // As a resource, and not as a component: its patches apply inside it.
-        for of in ["controllers", "shadows"] {
-            assert_eq!(yaml(&format!("{of}/{name}/kustomization.yaml"))[0]["kind"], "Kustomization", "{of}/{name}");
-        }
-        for of in ["rescue", "absence"] {
-            let path = format!("controllers/{name}/{of}/kustomization.yaml");
+        for of in ["controllers/NAME", "shadows/NAME", "controllers/NAME/rescue", "controllers/NAME/absence"] {
+            let path = format!("{}/kustomization.yaml", of.replace("NAME", &name));
             assert_eq!(yaml(&path)[0]["kind"], "Kustomization", "{path}");
         }
     }
@@ -71,7 +74,7 @@ fn every_controller_has_its_directories_and_each_patches_only_its_own_objects() 
 fn every_component_is_part_of_an_overlay() {
     let mut used = BTreeSet::new();
     for of in ["overlays", "examples", "kind"] {
-        for overlay in directories(of).into_iter().filter(|name| root().join("deploy").join(of).join(name).is_dir()) {
+        for overlay in directories(of).into_iter().filter(|name| deploy(of).join(name).is_dir()) {
             let kustomization = &yaml(&format!("{of}/{overlay}/kustomization.yaml"))[0];
             let listed = strings(&kustomization["components"]).into_iter();
             used.extend(listed.filter_map(|path| path.strip_prefix("../../components/")).map(str::to_owned));
@@ -84,7 +87,7 @@ fn every_component_is_part_of_an_overlay() {
 
 #[test]
 fn operators_find_every_directory_in_their_page() {
-    let operating = page("docs/operating.md");
+    let operating = read("docs/operating.md");
     for of in ["overlays", "components", "examples"] {
         for name in directories(of) {
             assert!(operating.contains(&format!("{of}/{name}`")), "docs/operating.md says nothing of {of}/{name}");
@@ -95,7 +98,7 @@ fn operators_find_every_directory_in_their_page() {
 #[test]
 fn clusters_for_nonet_switch_off_what_nonet_does() {
     for (path, text) in
-        [("deploy/kind/cluster.yaml", text("kind/cluster.yaml")), ("docs/operating.md", page("docs/operating.md"))]
+        [("deploy/kind/cluster.yaml", text("kind/cluster.yaml")), ("docs/operating.md", read("docs/operating.md"))]
     {
         for each in controllers::ALL.iter().flat_map(|d| d.loops) {
             let item = format!("-{}", each.name);
@@ -126,32 +129,23 @@ fn the_component_of_gangs_opens_the_gates_and_the_api_that_they_need() {
 /// What the code registers, and the suffixes under which it is served.
 fn registered() -> BTreeMap<String, &'static [&'static str]> {
     let mut out = BTreeMap::new();
-    let mut directories = vec![root().join("common")];
-    directories.extend(names().into_iter().map(|name| root().join(name).join("src")));
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                directories.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                let text = fs::read_to_string(&path).unwrap();
-                // Tests register what nobody serves.
-                let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-                for (call, suffixes) in [
-                    ("counter(", &[""][..]),
-                    // A counter of its own type.
-                    ("family(", &[""]),
-                    // A counter that the loop registers for its controller.
-                    ("STALE_SYNC_SKIPS: Option<&'static str> = Some(", &[""]),
-                    ("gauge(", &[""]),
-                    ("histogram(", &["_bucket", "_sum", "_count"]),
-                ] {
-                    for rest in code.split(call).skip(1) {
-                        let Some(rest) = rest.trim_start().strip_prefix('"') else { continue };
-                        out.insert(rest.split('"').next().unwrap().to_owned(), suffixes);
-                    }
-                }
-            }
+    let is_product = |path: &String| path.starts_with("common/") || path.contains("-controller/src/");
+    for path in sources().into_iter().filter(is_product) {
+        let text = read(&path);
+        // Tests register what nobody serves.
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for (call, suffixes) in [
+            ("counter(", &[""][..]),
+            // A counter of its own type.
+            ("family(", &[""]),
+            // A counter that the loop registers for its controller.
+            ("STALE_SYNC_SKIPS: Option<&'static str> = Some(", &[""]),
+            ("gauge(", &[""]),
+            ("histogram(", &["_bucket", "_sum", "_count"]),
+        ] {
+            let calls =
+                code.split(call).skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next());
+            out.extend(calls.map(|name| (name.to_owned(), suffixes)));
         }
     }
     out
@@ -159,46 +153,30 @@ fn registered() -> BTreeMap<String, &'static [&'static str]> {
 
 /// The words of an expression that can only be names of metrics: neither a function, nor a label, nor part of a string.
 fn metrics(expression: &str) -> BTreeSet<String> {
-    let mut out = BTreeSet::new();
-    let mut rest = expression;
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':' || c == '$';
-    // Parentheses behind these hold labels.
-    let mut grouping = false;
-    while let Some(c) = rest.chars().next() {
-        match c {
-            '{' | '[' => {
-                let close = if c == '{' { '}' } else { ']' };
-                let mut quoted = false;
-                let end = rest.find(|c| {
-                    quoted ^= c == '"';
-                    c == close && !quoted
-                });
-                rest = &rest[end.expect("a closing brace") + 1..];
-            }
-            '(' if grouping => {
-                grouping = false;
-                rest = rest.split_once(')').expect("a closing parenthesis").1;
-            }
-            c if c.is_ascii_alphabetic() || c == '_' => {
-                let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-                let word = &rest[..end];
-                rest = &rest[end..];
-                grouping = matches!(word, "by" | "without" | "on" | "ignoring" | "group_left" | "group_right");
-                let function = rest.trim_start().starts_with('(') || rest.trim_start().starts_with("by ");
-                if !grouping && !function && !matches!(word, "and" | "or" | "unless" | "bool" | "offset") {
-                    out.insert(word.to_owned());
-                }
-            }
-            // A number with what is attached to it.
-            c if c.is_ascii_digit() => rest = rest.trim_start_matches(|c| is_word(c) || c == '.'),
-            c => rest = &rest[c.len_utf8()..],
+    const GROUPINGS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
+    const OPERATORS: [&str; 5] = ["and", "or", "unless", "bool", "offset"];
+    let mut text: String = expression.split('"').step_by(2).collect();
+    for (open, close) in [('{', '}'), ('[', ']')] {
+        while let Some(start) = text.find(open) {
+            let end = start + text[start..].find(close).expect("a closing brace");
+            text.replace_range(start..=end, " ");
         }
     }
-    out
-}
-
-fn is_served(name: &str, registered: &BTreeMap<String, &'static [&'static str]>) -> bool {
-    registered.iter().any(|(family, suffixes)| suffixes.iter().any(|suffix| name == format!("{family}{suffix}")))
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "_:$".contains(c);
+    let text = text.replace('(', " ( ").replace(')', " ) ").replace(|c| !is_word(c) && c != '(' && c != ')', " ");
+    let tokens: Vec<&str> = text.split_whitespace().collect();
+    let (mut names, mut is_grouping) = (BTreeSet::new(), false);
+    for (at, token) in tokens.iter().enumerate() {
+        let next = tokens.get(at + 1).copied().unwrap_or_default();
+        is_grouping = (is_grouping || GROUPINGS.contains(token) && next == "(") && *token != ")";
+        let is_word = token.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        let is_name = is_word && !OPERATORS.contains(token) && !GROUPINGS.contains(token);
+        let is_function = next == "(" || next == "by";
+        if is_name && !is_grouping && !is_function {
+            names.insert((*token).to_owned());
+        }
+    }
+    names
 }
 
 #[test]
@@ -228,34 +206,37 @@ fn every_controller_has_an_alert_for_its_absence_and_nothing_else_has() {
     }
 }
 
+/// The groups of alerts in a file.
+fn groups(path: &str) -> Vec<Value> {
+    yaml(path)[0]["spec"]["groups"].as_array().unwrap().clone()
+}
+
 /// The alerts of a file.
 fn alerts(path: &str) -> Vec<Value> {
-    let groups = yaml(path)[0]["spec"]["groups"].as_array().unwrap().clone();
-    groups.iter().flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
+    groups(path).iter().flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
+}
+
+/// The groups of alerts of all files.
+fn groups_of_alerts() -> Vec<Value> {
+    let absence = names().into_iter().map(|name| format!("controllers/{name}/absence/rule.yaml"));
+    absence.chain(["components/monitoring/alerts.yaml".to_owned()]).flat_map(|path| groups(&path)).collect()
 }
 
 /// The alerts of all files.
 fn all_alerts() -> Vec<Value> {
-    let absence = names().into_iter().map(|name| format!("controllers/{name}/absence/rule.yaml"));
-    absence.chain(["components/monitoring/alerts.yaml".to_owned()]).flat_map(|path| alerts(&path)).collect()
-}
-
-/// The anchor of a heading, as GitHub makes it.
-fn anchor(heading: &str) -> String {
-    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    kept.collect::<String>().to_lowercase().replace(' ', "-")
+    groups_of_alerts().iter().flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
 }
 
 #[test]
 fn every_alert_has_a_section_of_its_own_in_the_page_about_troubles() {
     const PAGE: &str = "docs/troubleshooting.md";
-    let text = page(PAGE);
+    let text = read(PAGE);
     let sections: BTreeSet<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
     let mut named = BTreeSet::new();
     for rule in all_alerts() {
         let alert = rule["alert"].as_str().unwrap();
         assert!(sections.contains(alert), "{PAGE} has no section for {alert}");
-        let url = format!("https://nonet.invalid/{PAGE}#{}", anchor(alert));
+        let url = format!("https://nonet.invalid/{PAGE}#{}", markdown::anchor(alert));
         assert_eq!(rule["annotations"]["runbook_url"], url, "{alert}");
         named.insert(alert.to_owned());
     }
@@ -274,30 +255,27 @@ fn the_alert_about_tainted_nodes_compares_their_share_with_the_flag() {
 fn alerts_and_dashboard_ask_for_metrics_that_are_served() {
     let registered = registered();
     assert!(registered.len() > 30, "{registered:?}");
-    let mut expressions = Vec::new();
-    for rule in all_alerts() {
-        expressions.push(rule["expr"].as_str().unwrap().to_owned());
-        assert!(rule["annotations"]["summary"].is_string(), "{rule}");
-    }
+    let is_served = |name: &str| {
+        registered.iter().any(|(family, suffixes)| suffixes.iter().any(|suffix| name == format!("{family}{suffix}")))
+    };
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let rules = all_alerts();
+    assert!(rules.iter().all(|rule| rule["annotations"]["summary"].is_string()));
+    let mut expressions: Vec<String> = rules.iter().map(|rule| text(&rule["expr"])).collect();
     let alerts = expressions.len();
-    let dashboard: Value = serde_json::from_str(&text("components/monitoring/dashboard.json")).unwrap();
-    for panel in dashboard["panels"].as_array().unwrap() {
-        for target in panel["targets"].as_array().unwrap() {
-            expressions.push(target["expr"].as_str().unwrap().to_owned());
-        }
+    let dashboard: Value = serde_json::from_str(&self::text("components/monitoring/dashboard.json")).unwrap();
+    for targets in fields(&dashboard["panels"], "/targets") {
+        expressions.extend(fields(targets, "/expr").map(text));
     }
-    for variable in dashboard["templating"]["list"].as_array().unwrap() {
-        let query = variable["query"].as_str().unwrap();
-        if let Some(of) = query.strip_prefix("label_values(") {
-            expressions.push(of.rsplit_once(',').unwrap().0.to_owned());
-        }
+    for query in fields(&dashboard["templating"]["list"], "/query").map(text) {
+        expressions.extend(query.strip_prefix("label_values(").map(|of| of.rsplit_once(',').unwrap().0.to_owned()));
     }
     assert!(alerts >= names().len() + 10 && expressions.len() >= alerts + 15);
     for expression in expressions {
         let asked = metrics(&expression);
         assert!(!asked.is_empty(), "{expression}");
         for name in asked {
-            assert!(is_served(&name, &registered), "{name} is served by nobody: {expression}");
+            assert!(is_served(&name), "{name} is served by nobody: {expression}");
         }
     }
 }

@@ -1,29 +1,29 @@
 //! The files that `deploy/render` writes are what the kustomizations say, in an order that `kubectl apply -f` accepts.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{collections::BTreeMap, fs, process::Command};
 
 use serde_json::{Value, json};
 
 use super::{
-    directories,
+    deploy, directories,
+    images::run,
     kustomize::{self, Rendered, documents, needs_kubectl, ordered},
     names,
     overlays::{OTHERS, check, expectations},
-    root,
 };
+use crate::repository::empty_directory;
+
+/// The name of the file of a kustomization.
+fn file_of(path: &str) -> String {
+    path.replace("overlays/", "").replace("examples/", "example-").replace('/', "-")
+}
 
 /// What each file of `deploy/render` has to contain.
 fn expected() -> BTreeMap<String, Rendered> {
     let mut files: BTreeMap<String, Rendered> = BTreeMap::new();
     let is_rendered = |path: &&str| *path != "static-pods" && !path.starts_with("kind/");
     for path in expectations().into_keys().chain(OTHERS).filter(is_rendered) {
-        let name = path.replace("overlays/", "").replace("examples/", "example-").replace('/', "-");
-        files.insert(name, kustomize::build(path));
+        files.insert(file_of(path), kustomize::build(path));
     }
     let rescue = names().into_iter().map(|name| format!("../../controllers/{name}/rescue")).collect::<Vec<_>>();
     for (prefix, components) in [("rescue", &["images"][..]), ("rescue-any-node", &["any-node", "images"])] {
@@ -42,32 +42,27 @@ fn expected() -> BTreeMap<String, Rendered> {
     files
 }
 
-/// When `kubectl apply -f`, which goes through a file in its order, has to come to a kind: behind all that it refers to.
-fn rank(object: &Value) -> u32 {
-    match object["kind"].as_str().unwrap() {
-        "Namespace" => 0,
-        "ServiceAccount" | "ClusterRole" | "Role" => 1,
-        // The token of a ServiceAccount: the API server refuses it without the ServiceAccount.
-        "ClusterRoleBinding" | "RoleBinding" | "Secret" => 2,
-        "Deployment" | "Pod" => 3,
-        "ConfigMap"
-        | "Service"
-        | "PodDisruptionBudget"
-        | "NetworkPolicy"
-        | "FlowSchema"
-        | "PodMonitor"
-        | "PrometheusRule" => 4,
-        other => panic!("when does {other} come?"),
-    }
+/// The order in which `kubectl apply -f`, which goes through a file in its order, has to come to kinds: behind all that they refer
+/// to.
+const ORDER: [&[&str]; 5] = [
+    &["Namespace"],
+    &["ServiceAccount", "ClusterRole", "Role"],
+    // The token of a ServiceAccount: the API server refuses it without the ServiceAccount.
+    &["ClusterRoleBinding", "RoleBinding", "Secret"],
+    &["Deployment", "Pod"],
+    &["ConfigMap", "Service", "PodDisruptionBudget", "NetworkPolicy", "FlowSchema", "PodMonitor", "PrometheusRule"],
+];
+
+fn rank(object: &Value) -> usize {
+    let kind = object["kind"].as_str().unwrap();
+    ORDER.iter().position(|kinds| kinds.contains(&kind)).unwrap_or_else(|| panic!("when does {kind} come?"))
 }
 
 #[test]
 fn one_file_installs_are_what_the_kustomizations_say() {
     needs_kubectl!();
-    let out: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rendered");
-    let _ = fs::remove_dir_all(&out);
-    let output = Command::new(root().join("deploy/render")).arg(&out).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let out = empty_directory("rendered");
+    run(Command::new(deploy("render")).arg(&out)).unwrap();
 
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(&out).unwrap() {
@@ -80,12 +75,11 @@ fn one_file_installs_are_what_the_kustomizations_say() {
     for (name, text) in &files {
         assert!(documents(text) == expected[name], "{name}.yaml is not what its kustomization says");
         // Bindings before their roles are valid, but Pods without their ServiceAccount are refused.
-        let ranks: Vec<u32> = ordered(text).iter().map(rank).filter(|rank| *rank != 4).collect();
+        let ranks: Vec<usize> = ordered(text).iter().map(rank).filter(|rank| *rank != 4).collect();
         assert!(ranks.is_sorted_by_key(|rank| (*rank).max(1)), "{name}.yaml: {ranks:?}");
     }
     for (path, promises) in expectations().into_iter().filter(|(path, _)| !path.starts_with("kind/")) {
-        let name = path.replace("overlays/", "").replace("examples/", "example-");
-        check(&documents(&files[&name]), &promises);
+        check(&documents(&files[&file_of(path)]), &promises);
     }
     let left = directories("").into_iter().filter(|name| name.starts_with(".render"));
     assert_eq!(left.count(), 0, "deploy/render leaves its directory behind");

@@ -6,15 +6,10 @@ use super::{check, files, markdown, read, root};
 
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// The pages that a summary lists, in order.
-fn listed(summary: &str) -> Vec<String> {
-    let links = markdown::links(&markdown::parse(summary));
-    links.into_iter().map(|(_, target)| format!("docs/{target}")).collect()
-}
-
 /// What is wrong with a summary beside the pages that exist.
 fn troubles(summary: &str, existing: &BTreeSet<String>) -> Vec<String> {
-    let listed = listed(summary);
+    let links = markdown::links(&markdown::parse(summary)).into_iter();
+    let listed: Vec<String> = links.map(|(_, target)| format!("docs/{target}")).collect();
     let once: BTreeSet<&String> = listed.iter().collect();
     let mut wrong = Vec::new();
     if once.len() < listed.len() {

@@ -1,58 +1,33 @@
 //! The commands of `console` blocks: packages, programs, tests, flags and files that they name exist, and those that are quick
 //! and safe are run.
 
-use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{collections::BTreeSet, env, fs, os::unix::fs::PermissionsExt as _, process::Command};
 
 use e2e::{controllers, skips};
+use serde_json::Value;
 
-use super::{check, files, markdown, pages, read, root};
+use super::{check, empty_directory, fences::fences, files, markdown, pages, prose, read, root};
+use crate::repository::copy_directory;
 
 /// Programs of others, and why their commands are not run.
 const OTHERS: &[(&str, &str)] = &[
-    ("awk", "part of a pipeline"),
-    ("basename", "part of a loop"),
-    ("cosign", "needs a release and the network"),
-    ("crane", "needs a registry"),
-    ("ctr", "needs containerd"),
-    ("curl", "needs a controller that runs"),
-    ("date", "part of a command of kubectl"),
-    ("docker", "needs Docker"),
-    ("export", "of the shell"),
-    ("git", "needs a checkout"),
-    ("grep", "part of a pipeline"),
-    ("head", "part of a pipeline"),
-    ("ln", "changes the machine"),
-    ("helm", "needs a cluster; the chart is rendered by the tests of deploy/"),
-    ("install", "changes the home directory"),
-    ("jq", "part of a pipeline"),
-    ("k3s", "needs k3s"),
-    ("kill", "ends a program of an earlier line"),
-    ("kind", "needs Docker"),
-    ("kops", "needs a cluster of kops"),
-    ("kubectl", "needs a cluster; the overlays are rendered by the tests of deploy/"),
-    ("ls", "shows files of the reader"),
-    ("mdbook", "needs mdBook; .ci/run builds the book where it is installed"),
-    ("minikube", "needs minikube"),
-    ("mkdir", "writes where the reader is"),
-    ("mktemp", "part of a loop"),
-    ("nerdctl", "needs containerd"),
-    ("oras", "needs a registry"),
-    ("podman", "needs Podman"),
-    ("printf", "part of a pipeline"),
-    ("python3", "needs packages"),
-    ("rustup", "changes the toolchain"),
-    ("scp", "needs a node"),
-    ("sed", "part of a pipeline"),
-    ("sha256sum", "needs a release"),
-    ("skopeo", "needs a registry"),
-    ("sort", "part of a pipeline"),
-    ("ssh", "needs a node"),
-    ("sudo", "needs a node"),
-    ("systemctl", "needs a node"),
-    ("talosctl", "needs a cluster of Talos"),
-    ("tar", "needs an archive of the reader"),
-    ("tee", "part of a pipeline"),
-    ("xargs", "part of a pipeline"),
+    ("part of a pipeline", "awk grep head jq printf sed sort tee xargs"),
+    ("part of a loop", "basename mktemp"),
+    ("part of a command of kubectl", "date"),
+    ("of the shell", "export"),
+    ("ends a program of an earlier line", "kill"),
+    ("needs a registry", "crane oras skopeo"),
+    ("needs a release, or the network", "cosign sha256sum"),
+    ("needs a checkout or an archive of the reader", "git tar"),
+    ("shows or changes files of the reader", "install ln ls mkdir"),
+    ("needs Docker or another runtime", "ctr docker kind minikube nerdctl podman"),
+    ("needs a cluster or a node of a distribution", "k3s kops talosctl"),
+    ("needs a node", "scp ssh sudo systemctl"),
+    ("needs a cluster; the overlays and the chart are rendered by the tests of deploy/", "helm kubectl"),
+    ("needs a controller that runs", "curl"),
+    ("needs mdBook; .ci/run builds the book where it is installed", "mdbook"),
+    ("needs packages", "python3"),
+    ("changes the toolchain", "rustup"),
 ];
 
 /// Words of the shell that begin a command that is not looked into.
@@ -61,50 +36,39 @@ const SHELL: [&str; 12] = ["for", "do", "done", "while", "read", "if", "then", "
 /// The commands of a line: its words, split at `&&`, `||`, `|`, `;` and `&`, without comments and redirections.
 fn commands(line: &str) -> Vec<Vec<String>> {
     let (mut commands, mut words): (Vec<Vec<String>>, Vec<String>) = Default::default();
-    let (mut word, mut quote, mut is_word) = (String::new(), None, false);
-    let mut depth = 0;
+    let (mut word, mut quote, mut depth): (Option<String>, Option<char>, usize) = Default::default();
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
-        match (quote, c) {
-            (Some(q), c) if c == q && depth == 0 => quote = None,
-            (Some(_), c) => word.push(c),
-            (None, '\'' | '"') if depth == 0 => (quote, is_word) = (Some(c), true),
-            (None, '$') if chars.peek() == Some(&'(') => {
-                depth += 1;
-                word.push(c);
-                is_word = true;
+        let is_open = depth > 0 || quote.is_some();
+        match c {
+            c if depth == 0 && quote == Some(c) => quote = None,
+            '\'' | '"' if !is_open => {
+                quote = Some(c);
+                word.get_or_insert_default();
             }
-            (None, ')') if depth > 0 => {
-                depth -= 1;
-                word.push(c);
-            }
-            (None, c) if depth > 0 => word.push(c),
-            (None, '#') if !is_word => break,
-            (None, ' ' | '|' | ';' | '&') => {
-                if is_word {
-                    words.push(std::mem::take(&mut word));
-                    is_word = false;
-                }
-                if c != ' ' && !words.is_empty() {
+            '#' if !is_open && word.is_none() => break,
+            ' ' | '|' | ';' | '&' if !is_open => {
+                words.extend(word.take());
+                if c != ' ' {
                     commands.push(std::mem::take(&mut words));
                 }
             }
-            (None, c) => {
-                word.push(c);
-                is_word = true;
+            c => {
+                match c {
+                    '$' if quote.is_none() && chars.peek() == Some(&'(') => depth += 1,
+                    ')' if quote.is_none() => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+                word.get_or_insert_default().push(c);
             }
         }
     }
-    if is_word {
-        words.push(word);
-    }
+    words.extend(word);
     commands.push(words);
     for words in &mut commands {
-        if let Some(at) =
-            words.iter().position(|word| word.starts_with(['>', '<']) || word.ends_with('>') || word == "2>/dev/null")
-        {
-            words.truncate(at);
-        }
+        let is_redirection =
+            |word: &String| word.starts_with(['>', '<']) || word.ends_with('>') || word == "2>/dev/null";
+        words.truncate(words.iter().position(is_redirection).unwrap_or(words.len()));
     }
     commands.retain(|words| !words.is_empty());
     commands
@@ -116,48 +80,28 @@ fn is_assignment(word: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// The crates of the workspace: name of the package and directory.
-struct Workspace(Vec<(String, String)>);
+/// The packages of the workspace, as `cargo metadata` describes them.
+struct Workspace(Vec<Value>);
 
 impl Workspace {
     fn read() -> Self {
-        let manifest = read("Cargo.toml");
-        let members = manifest.split_once("members = [").unwrap().1.split_once(']').unwrap().0;
-        let members = members.split(',').map(|member| member.trim().trim_matches('"').to_owned());
-        let named = |directory: String| {
-            let manifest = read(&format!("{directory}/Cargo.toml"));
-            let name = manifest.split_once("name = \"").unwrap().1.split_once('"').unwrap().0.to_owned();
-            (name, directory)
-        };
-        Self(members.filter(|member| !member.is_empty()).map(named).collect())
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let arguments = ["metadata", "--no-deps", "--offline", "--format-version=1"];
+        let output = Command::new(cargo).args(arguments).current_dir(root()).output().unwrap();
+        let mut metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+        Self(metadata["packages"].as_array_mut().unwrap().drain(..).collect())
     }
 
-    fn directory(&self, package: &str) -> Option<&str> {
-        self.0.iter().find(|(name, _)| name == package).map(|(_, directory)| directory.as_str())
+    /// The package of that name, or all without a name.
+    fn packages(&self, name: Option<&str>) -> impl Iterator<Item = &Value> {
+        self.0.iter().filter(move |package| name.is_none_or(|name| package["name"] == name))
     }
 
-    /// The programs of a package.
-    fn programs(&self, package: &str) -> Vec<String> {
-        let Some(directory) = self.directory(package) else { return Vec::new() };
-        let mut programs: Vec<String> = Vec::new();
-        if root().join(directory).join("src/main.rs").exists() {
-            programs.push(package.to_owned());
-        }
-        let bins = fs::read_dir(root().join(directory).join("src/bin")).into_iter().flatten();
-        programs
-            .extend(bins.map(|entry| entry.unwrap().file_name().to_str().unwrap().trim_end_matches(".rs").to_owned()));
-        programs
-    }
-
-    fn has_test(&self, package: &str, test: &str) -> bool {
-        self.directory(package).is_some_and(|directory| {
-            let manifest = read(&format!("{directory}/Cargo.toml"));
-            if manifest.contains("autotests = false") {
-                return manifest.contains(&format!("[[test]]\nname = \"{test}\"\n"));
-            }
-            let tests = root().join(directory).join("tests");
-            tests.join(format!("{test}.rs")).exists() || tests.join(test).join("main.rs").exists()
-        })
+    /// The programs (`bin`) or tests (`test`) of a package, or of all without a name; name and source.
+    fn targets(&self, package: Option<&str>, kind: &str) -> Vec<(&str, &str)> {
+        let all = self.packages(package).flat_map(|package| package["targets"].as_array().unwrap());
+        let of_kind = all.filter(|target| target["kind"][0] == kind);
+        of_kind.map(|target| (target["name"].as_str().unwrap(), target["src_path"].as_str().unwrap())).collect()
     }
 }
 
@@ -190,20 +134,16 @@ fn flags_of(program: &str) -> BTreeSet<String> {
     }
 }
 
+/// The first flag that is not known.
+fn unknown_flag(arguments: &[String], is_known: impl Fn(&str) -> bool) -> Option<&str> {
+    let flags = arguments.iter().filter(|argument| argument.starts_with("--") && argument.len() > 2);
+    flags.map(|flag| flag.split('=').next().unwrap_or(flag)).find(|name| !is_known(name))
+}
+
 /// Arguments of a program of the workspace.
 fn check_flags(program: &str, arguments: &[String]) -> Option<String> {
     let known = flags_of(program);
-    let flags = arguments.iter().filter(|argument| argument.starts_with("--") && argument.len() > 2);
-    let mut names = flags.map(|flag| flag.split_once('=').map_or(flag.as_str(), |(name, _)| name));
-    names.find(|name| !known.contains(*name)).map(|name| format!("{program} has no flag {name}"))
-}
-
-/// Whether a test program has a module, by which a command chooses tests.
-fn has_module(directory: &str, test: &str, module: &str) -> bool {
-    let paths =
-        [format!("{test}.rs"), format!("{test}/main.rs")].map(|path| root().join(directory).join("tests").join(path));
-    let mut texts = paths.into_iter().filter_map(|path| fs::read_to_string(path).ok());
-    texts.any(|text| text.contains(&format!("\nmod {module};\n")))
+    unknown_flag(arguments, |name| known.contains(name)).map(|name| format!("{program} has no flag {name}"))
 }
 
 /// What is wrong with a command of cargo.
@@ -221,61 +161,45 @@ fn check_cargo(workspace: &Workspace, words: &[String]) -> Option<String> {
         Some(at) => (&words[..at], &words[at + 1..]),
         None => (words, [].as_slice()),
     };
-    let (mut package, mut program) = (None, None);
-    let mut tests = Vec::new();
-    let mut rest = own.iter();
-    while let Some(word) = rest.next() {
-        match word.as_str() {
-            // `-qp` is `-q -p`.
-            short
-                if short == "--package"
-                    || (!short.starts_with("--") && short.starts_with('-') && short.ends_with('p')) =>
-            {
-                let name = rest.next()?;
-                if workspace.directory(name).is_none() {
-                    return Some(format!("there is no package {name}"));
-                }
-                package = Some(name.as_str());
-            }
-            "--bin" => program = Some(rest.next()?.as_str()),
-            "--test" => tests.push(rest.next()?.as_str()),
-            "--profile" => {
-                let name = rest.next()?;
-                if !read("Cargo.toml").contains(&format!("[profile.{name}]")) {
-                    return Some(format!("there is no profile {name}"));
-                }
-            }
-            _ => {}
-        }
-    }
-    let packages: Vec<&str> = match package {
-        Some(package) => vec![package],
-        None => workspace.0.iter().map(|(name, _)| name.as_str()).collect(),
+    let after = |is_flag: &dyn Fn(&str) -> bool| -> Vec<&str> {
+        let pairs = own.iter().zip(own.iter().skip(1));
+        pairs.filter(|(flag, _)| is_flag(flag)).map(|(_, value)| value.as_str()).collect()
     };
-    if let Some(program) = program
-        && !packages.iter().any(|package| workspace.programs(package).iter().any(|known| known == program))
+    // `-qp` is `-q -p`.
+    let is_short = |flag: &str| flag.starts_with('-') && !flag.starts_with("--") && flag.ends_with('p');
+    let package = after(&|flag| flag == "--package" || is_short(flag)).pop();
+    let (program, tests) = (after(&|flag| flag == "--bin").pop(), after(&|flag| flag == "--test"));
+    if workspace.packages(package).next().is_none() {
+        return Some(format!("there is no package {package:?}"));
+    }
+    if let Some(name) = after(&|flag| flag == "--profile")
+        .pop()
+        .filter(|name| !read("Cargo.toml").contains(&format!("[profile.{name}]")))
     {
+        return Some(format!("there is no profile {name}"));
+    }
+    let (programs, known_tests) = (workspace.targets(package, "bin"), workspace.targets(package, "test"));
+    if let Some(program) = program.filter(|program| !programs.iter().any(|(known, _)| known == program)) {
         return Some(format!("there is no program {program}"));
     }
-    if let Some(test) = tests.iter().find(|test| !packages.iter().any(|package| workspace.has_test(package, test))) {
-        return Some(format!("there is no test {test}"));
-    }
-    let modules = program_arguments.iter().filter_map(|argument| argument.strip_suffix("::"));
-    if let (Some(directory), Some(test)) = (package.and_then(|package| workspace.directory(package)), tests.first())
-        && let Some(module) = modules.into_iter().find(|module| !has_module(directory, test, module))
-    {
-        return Some(format!("the test {test} has no module {module}"));
+    for test in &tests {
+        let Some((_, source)) = known_tests.iter().find(|(known, _)| known == test) else {
+            return Some(format!("there is no test {test}"));
+        };
+        let text = fs::read_to_string(source).unwrap();
+        let mut modules = program_arguments.iter().filter_map(|argument| argument.strip_suffix("::"));
+        if let Some(module) = modules.find(|module| !text.contains(&format!("\nmod {module};\n"))) {
+            return Some(format!("the test {test} has no module {module}"));
+        }
     }
     if subcommand != "run" {
         return None;
     }
-    let of_package = package.map(|package| workspace.programs(package)).unwrap_or_default();
-    let program = match (program, of_package.as_slice()) {
-        (Some(program), _) => program,
-        (None, [only]) => only,
-        (None, several) => return Some(format!("cargo run does not say which program of {several:?}")),
-    };
-    check_flags(program, program_arguments)
+    match (program, &programs[..]) {
+        (Some(program), _) => check_flags(program, program_arguments),
+        (None, [(program, _)]) => check_flags(program, program_arguments),
+        (None, several) => Some(format!("cargo run does not say which program of {several:?}")),
+    }
 }
 
 /// What is wrong with a command of the plug-in: its first argument, or a flag of it.
@@ -285,11 +209,8 @@ fn check_plug_in(arguments: &[String]) -> Option<String> {
     let Some(command) = line.find_subcommand(name) else { return Some(format!("kubectl-nonet has no command {name}")) };
     let known: BTreeSet<String> =
         command.get_arguments().filter_map(|argument| argument.get_long()).map(|long| format!("--{long}")).collect();
-    let flags = arguments.iter().filter(|argument| argument.starts_with("--") && argument.len() > 2);
-    let mut names = flags.map(|flag| flag.split_once('=').map_or(flag.as_str(), |(name, _)| name));
-    names
-        .find(|flag| !known.contains(*flag) && *flag != "--help")
-        .map(|flag| format!("kubectl-nonet {name} has no flag {flag}"))
+    let flag = unknown_flag(arguments, |flag| known.contains(flag) || flag == "--help")?;
+    Some(format!("kubectl-nonet {name} has no flag {flag}"))
 }
 
 /// What is wrong with a command of kubectl or helm: a path that does not exist.
@@ -297,20 +218,14 @@ fn check_manifests(words: &[String]) -> Option<String> {
     if words.first().is_some_and(|word| word == "nonet") {
         return check_plug_in(&words[1..]);
     }
-    let is_kustomized = |path: &str| root().join(path).join("kustomization.yaml").exists();
-    let mut rest = words.iter().peekable();
-    while let Some(word) = rest.next() {
-        let path = if word == "-k" || word == "kustomize" { rest.peek() } else { None };
-        if let Some(path) = path.filter(|path| path.starts_with("deploy/"))
-            && !is_kustomized(path)
-        {
-            return Some(format!("{path} has no kustomization.yaml"));
-        }
-        if word.starts_with("deploy/") && !root().join(word).exists() {
-            return Some(format!("{word} does not exist"));
-        }
+    let kustomized =
+        words.iter().zip(words.iter().skip(1)).filter(|(word, _)| ["-k", "kustomize"].contains(&word.as_str()));
+    let missing = kustomized.map(|(_, path)| path).filter(|path| path.starts_with("deploy/"));
+    if let Some(path) = missing.into_iter().find(|path| !root().join(path).join("kustomization.yaml").exists()) {
+        return Some(format!("{path} has no kustomization.yaml"));
     }
-    None
+    let word = words.iter().find(|word| word.starts_with("deploy/") && !root().join(word).exists())?;
+    Some(format!("{word} does not exist"))
 }
 
 /// What is wrong with a script of the repository.
@@ -320,9 +235,7 @@ fn check_script(script: &str, arguments: &[String]) -> Option<String> {
         return Some(format!("{script} is not executable"));
     }
     let text = read(script);
-    let flags = arguments.iter().filter(|argument| argument.starts_with("--"));
-    let mut names = flags.map(|flag| flag.split_once('=').map_or(flag.as_str(), |(name, _)| name));
-    names.find(|name| !text.contains(*name)).map(|name| format!("{script} has no flag {name}"))
+    unknown_flag(arguments, |name| text.contains(name)).map(|name| format!("{script} has no flag {name}"))
 }
 
 /// What is wrong with a command, given by its words, or with one whose output it takes.
@@ -343,12 +256,11 @@ fn trouble_of_one(workspace: &Workspace, words: &[String]) -> Option<String> {
         script if [".ci/", "deploy/", "e2e/"].iter().any(|directory| script.starts_with(directory)) => {
             check_script(script, arguments)
         }
-        program if controllers::ALL.iter().any(|definition| definition.name == program) => {
+        program if program == "playground" || controllers::ALL.iter().any(|definition| definition.name == program) => {
             check_flags(program, arguments)
         }
-        "playground" => check_flags("playground", arguments),
         word if SHELL.contains(&word) => None,
-        program if OTHERS.iter().any(|(known, _)| *known == program) => None,
+        program if OTHERS.iter().any(|(_, known)| known.split(' ').any(|known| known == program)) => None,
         other => Some(format!("{other} is neither a program of the repository nor one of OTHERS")),
     }
 }
@@ -379,23 +291,19 @@ fn has_placeholder(line: &str) -> bool {
 /// All commands of all pages, in blocks and those of cargo in sentences: page, line and words.
 fn all() -> Vec<(String, usize, Vec<String>)> {
     let mut all = Vec::new();
-    for page in pages() {
-        let parsed = markdown::parse(&read(&page));
-        for (number, line) in &parsed.prose {
-            let given =
-                markdown::spans_of_code(line).filter(|span| span.starts_with("cargo ") && !has_placeholder(span));
-            all.extend(given.flat_map(commands).map(|words| (page.clone(), *number, words)));
-        }
-        for fence in parsed.fences.iter().filter(|fence| ["console", "sh"].contains(&&*fence.language)) {
-            let lines = if fence.language == "sh" {
-                let commands = (fence.line + 1..).zip(&fence.lines);
-                commands.map(|(number, line)| (number, line.clone())).collect()
-            } else {
-                shown(fence)
-            };
-            for (number, line) in lines {
-                all.extend(commands(&line).into_iter().map(|words| (page.clone(), number, words)));
-            }
+    for (page, number, line) in prose() {
+        let spans = markdown::spans_of_code(&line);
+        let given = spans.filter(|span| span.starts_with("cargo ") && !has_placeholder(span));
+        all.extend(given.flat_map(commands).map(|words| (page.clone(), number, words)));
+    }
+    for (page, fence) in fences() {
+        let lines = match fence.language.as_str() {
+            "sh" => (fence.line + 1..).zip(fence.lines).collect(),
+            "console" => shown(&fence),
+            _ => continue,
+        };
+        for (number, line) in lines {
+            all.extend(commands(&line).into_iter().map(|words| (page.clone(), number, words)));
         }
     }
     all
@@ -418,38 +326,19 @@ fn every_variable_of_ours_is_read_somewhere() {
         let of_these = [".ci/", "deploy/", ".github/"].iter().any(|directory| path.starts_with(directory));
         (of_these || path.ends_with(".rs")) && !path.starts_with("e2e/tests/docs/")
     };
-    let mut code = String::new();
-    for path in files().iter().filter(is_code) {
-        code += &fs::read_to_string(root().join(path)).unwrap_or_default();
-    }
-    let mut wrong = Vec::new();
+    let files = files();
+    let code = files.iter().filter(is_code).map(|path| fs::read_to_string(root().join(path)).unwrap_or_default());
+    let code: String = code.collect();
+    let is_name = |word: &&str| word.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
+    let mut wrong = BTreeSet::new();
     for page in pages() {
         let text = read(&page);
-        let names: BTreeSet<&str> = text
-            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-            .filter(|word| word.starts_with("NONET_") && word.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'))
-            .collect();
-        wrong.extend(
-            names.into_iter().filter(|name| !code.contains(*name)).map(|name| format!("{page}: nothing reads {name}")),
-        );
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let names = words.filter(|word| word.starts_with("NONET_")).filter(is_name);
+        let unread = names.filter(|name| !code.contains(name));
+        wrong.extend(unread.map(|name| format!("{page}: nothing reads {name}")));
     }
-    check(wrong);
-}
-
-/// Copies a directory.
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
-        let target = to.join(entry.file_name());
-        let kind = entry.file_type().unwrap();
-        if kind.is_symlink() {
-            std::os::unix::fs::symlink(fs::read_link(entry.path()).unwrap(), target).unwrap();
-        } else if kind.is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
+    check(wrong.into_iter().collect());
 }
 
 #[test]
@@ -459,9 +348,8 @@ fn commands_that_are_quick_and_safe_succeed() {
     if let Some(lacking) = lacking {
         return eprintln!("skipped: {lacking}");
     }
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("docs");
-    let _ = fs::remove_dir_all(&directory);
-    copy(&root().join("deploy"), &directory.join("deploy"));
+    let directory = empty_directory("docs");
+    copy_directory(&root().join("deploy"), &directory.join("deploy"));
     for file in ["Cargo.toml", "Cargo.lock"] {
         fs::copy(root().join(file), directory.join(file)).unwrap();
     }

@@ -1,5 +1,7 @@
 //! Fenced blocks of code: each has a language, and data parses.
 
+use std::collections::BTreeSet;
+
 use super::{check, files, markdown, markdown::Fence, pages, read};
 
 /// The languages that blocks may have. Those without a check here are shown and not read.
@@ -24,21 +26,24 @@ fn trouble(fence: &Fence, is_source: &dyn Fn(&str) -> bool) -> Option<String> {
     }
 }
 
+/// The fenced blocks of all pages, each with its page.
+pub(super) fn fences() -> impl Iterator<Item = (String, Fence)> {
+    pages().into_iter().flat_map(|page| {
+        let fences = markdown::parse(&read(&page)).fences.into_iter();
+        fences.map(move |fence| (page.clone(), fence))
+    })
+}
+
 #[test]
 fn every_block_has_a_language_and_parses() {
-    let sources: std::collections::BTreeSet<String> = files()
-        .into_iter()
-        .filter(|path| path.ends_with(".rs") && !path.starts_with("e2e/tests/docs/"))
-        .flat_map(|path| read(&path).lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>())
-        .collect();
-    let mut wrong = Vec::new();
-    for page in pages() {
-        for fence in markdown::parse(&read(&page)).fences {
-            let trouble = trouble(&fence, &|line| sources.contains(line));
-            wrong.extend(trouble.map(|why| format!("{page}:{}: {why}", fence.line)));
-        }
-    }
-    check(wrong);
+    let is_rust = |path: &String| path.ends_with(".rs") && !path.starts_with("e2e/tests/docs/");
+    let sources: Vec<String> = files().iter().filter(|path| is_rust(path)).map(|path| read(path)).collect();
+    let lines: BTreeSet<&str> = sources.iter().flat_map(|text| text.lines().map(str::trim)).collect();
+    let wrong = fences().filter_map(|(page, fence)| {
+        let why = trouble(&fence, &|line| lines.contains(line))?;
+        Some(format!("{page}:{}: {why}", fence.line))
+    });
+    check(wrong.collect());
 }
 
 /// The crates whose code the sketches of `docs/add-a-controller.md` shorten.
@@ -55,18 +60,14 @@ fn code_words(line: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn sketches_use_the_names_of_the_code() {
-    let in_code: std::collections::BTreeSet<String> = files()
-        .into_iter()
-        .filter(|path| path.ends_with(".rs") && SKETCHED.iter().any(|prefix| path.starts_with(prefix)))
-        .flat_map(|path| read(&path).lines().flat_map(code_words).map(str::to_owned).collect::<Vec<_>>())
-        .collect();
+    let is_sketched = |path: &&String| path.ends_with(".rs") && SKETCHED.iter().any(|prefix| path.starts_with(prefix));
+    let sources: Vec<String> = files().iter().filter(is_sketched).map(|path| read(path)).collect();
+    let in_code: BTreeSet<&str> = sources.iter().flat_map(|text| text.lines().flat_map(code_words)).collect();
     let mut wrong = Vec::new();
-    for page in pages() {
-        for fence in markdown::parse(&read(&page)).fences.iter().filter(|fence| fence.language == "rust,ignore") {
-            for (number, line) in (fence.line + 1..).zip(&fence.lines) {
-                let unknown = code_words(line).filter(|word| !in_code.contains(*word));
-                wrong.extend(unknown.map(|word| format!("{page}:{number}: no code has the name `{word}`")));
-            }
+    for (page, fence) in fences().filter(|(_, fence)| fence.language == "rust,ignore") {
+        for (number, line) in (fence.line + 1..).zip(&fence.lines) {
+            let unknown = code_words(line).filter(|word| !in_code.contains(word));
+            wrong.extend(unknown.map(|word| format!("{page}:{number}: no code has the name `{word}`")));
         }
     }
     check(wrong);

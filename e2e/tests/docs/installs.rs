@@ -8,10 +8,10 @@ use std::{
     process::Command,
 };
 
-use e2e::controllers;
-use serde_json::Value;
+use e2e::{controllers, skips};
+use serde_json::json;
 
-use super::{check, files, markdown, pages, read, root};
+use super::{check, empty_directory, files, markdown, pages, read, repository::yaml, root};
 
 const OPERATING: &str = "docs/operating.md";
 const UPGRADING: &str = "docs/upgrading.md";
@@ -22,24 +22,6 @@ fn part(page: &str, from: &str, until: &str) -> String {
     let start = text.lines().position(|line| line.starts_with(from)).unwrap_or_else(|| panic!("{page}: no {from}"));
     let rest = text.lines().skip(start + 1).take_while(|line| !line.starts_with(until));
     rest.collect::<Vec<_>>().join("\n") + "\n"
-}
-
-/// What a kustomization lists, as the last parts of the paths.
-fn listed(directory: &str, field: &str) -> Vec<String> {
-    let kustomization: Value = serde_saphyr::from_str(&read(&format!("{directory}/kustomization.yaml"))).unwrap();
-    let paths = kustomization[field].as_array().unwrap().iter().map(|path| path.as_str().unwrap().to_owned());
-    paths.collect()
-}
-
-fn controllers_of(directory: &str) -> BTreeSet<String> {
-    let of =
-        |path: String| path.strip_prefix("../../controllers/").filter(|name| !name.contains('/')).map(str::to_owned);
-    listed(directory, "resources").into_iter().filter_map(of).collect()
-}
-
-fn namespace_of(directory: &str) -> String {
-    let kustomization: Value = serde_saphyr::from_str(&read(&format!("{directory}/kustomization.yaml"))).unwrap();
-    kustomization["namespace"].as_str().unwrap().to_owned()
 }
 
 /// The words of a text that are names of controllers, also with `nonet-` before them.
@@ -59,28 +41,28 @@ fn every_example_has_a_block_that_installs_checks_and_releases_exactly_its_contr
     let mut wrong = Vec::new();
     for entry in examples {
         let directory = format!("deploy/examples/{}", entry.unwrap().file_name().into_string().unwrap());
-        let (names, namespace) = (controllers_of(&directory), namespace_of(&directory));
+        let kustomization = &yaml(&format!("{directory}/kustomization.yaml"))[0];
+        let namespace = kustomization["namespace"].as_str().unwrap();
+        let resources = kustomization["resources"].as_array().unwrap().iter().map(|path| path.as_str().unwrap());
+        let of_controllers = resources.filter_map(|path| path.strip_prefix("../../controllers/"));
+        let names: BTreeSet<String> = of_controllers.filter(|name| !name.contains('/')).map(str::to_owned).collect();
         let apply = format!("$ kubectl apply -k {directory}\n");
         let Some(block) = blocks.iter().find(|block| block.contains(&apply)) else {
             wrong.push(format!("{OPERATING} has no block with {apply}"));
             continue;
         };
-        let mut need = |line: String| {
-            if !block.contains(&line) {
-                wrong.push(format!("{directory}: {line} is missing"));
-            }
-        };
-        for name in &names {
-            need(format!("$ kubectl -n {namespace} rollout status deployment/nonet-{name}\n"));
-        }
-        need(format!("$ kubectl nonet check -n {namespace} --before hand-over\n"));
-        need(format!("$ kubectl nonet check -n {namespace}\n"));
+        let rollout = |name: &String| format!("$ kubectl -n {namespace} rollout status deployment/nonet-{name}\n");
+        let mut needed: Vec<String> = names.iter().map(rollout).collect();
+        needed.push(format!("$ kubectl nonet check -n {namespace} --before hand-over\n"));
+        needed.push(format!("$ kubectl nonet check -n {namespace}\n"));
         if namespace != "kube-system" {
-            need("$ kubectl apply -k deploy/namespace\n".to_owned());
+            needed.push("$ kubectl apply -k deploy/namespace\n".to_owned());
             if block.contains("kube-system") {
                 wrong.push(format!("{directory}: its block names kube-system"));
             }
         }
+        let missing = needed.iter().filter(|line| !block.contains(*line));
+        wrong.extend(missing.map(|line| format!("{directory}: {line} is missing")));
         let patched =
             block.split(&format!("`kubectl -n {namespace} patch lease ")).nth(1).and_then(|rest| rest.split_once(' '));
         let empties = "--type merge -p '{\"spec\":{\"holderIdentity\":\"\"}}'`";
@@ -114,19 +96,18 @@ fn no_documented_command_leads_without_a_release() {
     for page in pages() {
         let text = read(&page);
         for (number, line) in (1..).zip(text.lines()) {
+            let (is_typed, place) = (line.trim_start().starts_with("$ "), format!("{page}:{number}: {line}"));
             let is_command = line.trim_start().starts_with(['$', '#']) || line.contains('`');
+            let names_one_of = |parts: &[&str]| parts.iter().any(|part| line.contains(part));
             let leads = ["deploy/kind/controllers", "deploy/kind/rescue", "overlays/hold", "/hold`", "requireHold="];
             // The page of changes and the decisions name what is gone.
             let is_history = page == "CHANGELOG.md" || page.starts_with("docs/decisions/");
-            if is_command && !is_history && leads.iter().any(|each| line.contains(each)) {
-                wrong.push(format!("{page}:{number}: {line}"));
-            }
-            if line.contains("--reuse-values") && line.trim_start().starts_with("$ ") {
-                wrong.push(format!("{page}:{number}: a newer chart's defaults are lost: {line}"));
-            }
-            let has_flag = line.contains("--lead-without-release") || line.contains("leadAtOnce=true");
-            if has_flag && line.trim_start().starts_with("$ ") {
-                wrong.push(format!("{page}:{number}: {line}"));
+            if is_command && !is_history && names_one_of(&leads)
+                || is_typed && names_one_of(&["--lead-without-release", "leadAtOnce=true"])
+            {
+                wrong.push(place);
+            } else if is_typed && line.contains("--reuse-values") {
+                wrong.push(format!("{place}: a newer chart's defaults are lost"));
             }
         }
     }
@@ -138,9 +119,8 @@ fn no_documented_command_leads_without_a_release() {
 fn every_command_that_changes_a_release_of_the_chart_names_the_values() {
     let mut count = 0;
     for page in [OPERATING, UPGRADING] {
-        for line in
-            read(page).lines().filter(|line| line.starts_with("$ helm install ") || line.starts_with("$ helm upgrade "))
-        {
+        let changes = |line: &&str| line.starts_with("$ helm install ") || line.starts_with("$ helm upgrade ");
+        for line in read(page).lines().filter(changes) {
             assert!(line.contains(" -f nonet.yaml"), "{page}: {line}");
             count += 1;
         }
@@ -153,8 +133,7 @@ fn every_command_that_changes_a_release_of_the_chart_names_the_values() {
 fn the_table_of_ports_is_that_of_the_static_pods() {
     let table = part(OPERATING, "## Install as static Pods", "## ");
     for definition in controllers::ALL {
-        let manifest: Value =
-            serde_saphyr::from_str(&read(&format!("deploy/static-pods/{}.yaml", definition.name))).unwrap();
+        let manifest = &yaml(&format!("deploy/static-pods/{}.yaml", definition.name))[0];
         let port = &manifest["spec"]["containers"][0]["ports"][0]["hostPort"];
         let row = format!("| {port} | {} |", definition.name);
         assert!(table.lines().any(|line| line == row), "{OPERATING} has no row {row}");
@@ -169,9 +148,8 @@ struct Node {
 impl Node {
     /// A control-plane node with static Pods of Nonet, whose manifests have these names.
     fn new(name: &str, file_of: fn(&str) -> String) -> Self {
-        let etc = Path::new(env!("CARGO_TARGET_TMPDIR")).join("node").join(name);
-        let _ = fs::remove_dir_all(&etc);
-        fs::create_dir_all(etc.join("manifests")).unwrap();
+        let etc = empty_directory(&format!("node/{name}"));
+        fs::create_dir(etc.join("manifests")).unwrap();
         for own in ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"] {
             fs::write(etc.join("manifests").join(format!("{own}.yaml")), format!("# {own}\n")).unwrap();
         }
@@ -240,18 +218,20 @@ fn the_removal_of_static_pods_keeps_the_credentials_until_the_pods_are_gone() {
 /// The install and the upgrade write and name the same files.
 #[test]
 fn static_pods_have_the_same_names_in_every_page() {
-    let install = lines_of(&part(OPERATING, "## Install as static Pods", "## "));
-    let copy = install.iter().find(|line| line.starts_with("# cp ")).unwrap();
-    assert_eq!(copy, "# cp rendered/static-pod-*-controller.yaml /etc/kubernetes/manifests/");
+    let copies = |page: &str, section: &str, until: &str| -> Vec<String> {
+        let lines = lines_of(&part(page, section, until));
+        let lines = lines.iter().filter_map(|line| line.strip_prefix("# "));
+        lines.filter(|line| line.starts_with("cp ")).map(str::to_owned).collect()
+    };
+    let install = copies(OPERATING, "## Install as static Pods", "## ");
+    assert_eq!(install[0], "cp rendered/static-pod-*-controller.yaml /etc/kubernetes/manifests/");
     let node = Node::new("upgrade", |name| format!("static-pod-{name}.yaml"));
-    fs::create_dir_all(node.etc.join("rendered")).unwrap();
+    fs::create_dir(node.etc.join("rendered")).unwrap();
     fs::write(node.etc.join("rendered/static-pod-gc-controller.yaml"), "new\n").unwrap();
     let before = node.manifests();
-    let upgrade = lines_of(&part(UPGRADING, "### With static Pods", "##"));
-    let copies: Vec<&str> =
-        upgrade.iter().filter_map(|line| line.strip_prefix("# ")).filter(|line| line.starts_with("cp ")).collect();
-    assert_eq!(copies.len(), 2, "{upgrade:?}");
-    for line in copies {
+    let upgrade = copies(UPGRADING, "### With static Pods", "##");
+    assert_eq!(upgrade.len(), 2, "{upgrade:?}");
+    for line in upgrade {
         assert!(node.type_line(&line.replace(" ~/", " ./")), "{line}");
     }
     // No second manifest of the same Pod, which the kubelet would start, too.
@@ -266,7 +246,7 @@ fn audit_log(name: &str, events: &[(u32, &str, &str, &str)]) -> PathBuf {
         let (group, resource) = resource.split_once('/').unwrap();
         // The Lease of the controller by default; `leases of web` is another one.
         let (resource, name) = resource.split_once(" of ").unwrap_or((resource, "gc-controller"));
-        let event = serde_json::json!({
+        let event = json!({
             "stage": "ResponseComplete", "verb": verb, "user": {"username": format!("system:serviceaccount:{user}")},
             "objectRef": {"apiGroup": group, "resource": resource, "namespace": "nonet", "name": name},
             "requestReceivedTimestamp": format!("2026-01-01T00:00:{second:02}.000000Z")
@@ -280,10 +260,11 @@ fn audit_log(name: &str, events: &[(u32, &str, &str, &str)]) -> PathBuf {
 /// What `e2e/operations` learns from an audit log. 0: no such write; 1: one was found; 2: the log cannot show any.
 #[test]
 fn an_audit_log_shows_writes_before_a_release_and_after_a_hand_over() {
-    if Command::new("python3").arg("--version").output().is_err() {
-        return e2e::skips::note("docs::an_audit_log_shows_writes", Some("python3 is not installed"));
+    let lacking = Command::new("python3").arg("--version").output().is_err().then_some("python3 is not installed");
+    skips::note("docs::an_audit_log_shows_writes", lacking);
+    if lacking.is_some() {
+        return;
     }
-    e2e::skips::note("docs::an_audit_log_shows_writes", None);
     let judge = |log: &Path, since: u32, whose: &[&str]| {
         let since = format!("2026-01-01T00:00:{since:02}.000000Z");
         let output = Command::new(root().join("e2e/audit-log")).arg(log).args(["--since", &since]).args(whose).output();
@@ -299,21 +280,21 @@ fn an_audit_log_shows_writes_before_a_release_and_after_a_hand_over() {
         (5, built_in, "watch", "/pods"),
         (6, "kube-system:job-controller", "create", "/pods"),
     ];
+    // Of the log with another event: what it shows of writes before the release, and after the hand-over.
+    let with = |event: (u32, &str, &str, &str)| {
+        let log = audit_log("changed", &[&right[..], &[event]].concat());
+        (judge(&log, 0, &["--nonet", "1"]), judge(&log, 4, &off))
+    };
+    assert_eq!(with((7, nonet, "delete", "/pods")), (1, 0));
+    assert_eq!(with((7, nonet, "delete", "coordination.k8s.io/leases")).0, 1);
+    assert_eq!(with((7, nonet, "update", "coordination.k8s.io/leases of web")).0, 1);
+    assert_eq!(with((7, built_in, "delete", "/pods")), (0, 1));
     let log = audit_log("right", &right);
     assert_eq!((judge(&log, 0, &["--nonet", "1"]), judge(&log, 4, &off)), (0, 0));
-    let early = audit_log("early", &[&right[..], &[(7, nonet, "delete", "/pods")]].concat());
-    assert_eq!((judge(&early, 0, &["--nonet", "1"]), judge(&early, 4, &off)), (1, 0));
-    for (verb, lease) in [("delete", "leases"), ("update", "leases of web")] {
-        let foreign =
-            audit_log("foreign", &[&right[..], &[(7, nonet, verb, &format!("coordination.k8s.io/{lease}"))]].concat());
-        assert_eq!(judge(&foreign, 0, &["--nonet", "1"]), 1, "{verb} {lease}");
-    }
     assert_eq!(judge(&log, 0, &["--nonet", "2"]), 2, "the other controller has written nothing");
-    let late = audit_log("late", &[&right[..], &[(7, built_in, "delete", "/pods")]].concat());
-    assert_eq!((judge(&late, 0, &["--nonet", "1"]), judge(&late, 4, &off)), (0, 1));
+    assert_eq!(judge(&log, 4, &["--built-in", "*,bootstrapsigner"]), 2);
     let silent = audit_log("silent", &right[5..]);
     assert_eq!((judge(&silent, 0, &["--nonet", "1"]), judge(&silent, 4, &off)), (2, 2));
-    assert_eq!(judge(&log, 4, &["--built-in", "*,bootstrapsigner"]), 2);
 }
 
 #[test]
@@ -324,11 +305,9 @@ fn the_life_of_an_installation_finds_its_lines_in_the_pages() {
     for text in ["**The garbage collector** in a namespace", "**Jobs and CronJobs**"] {
         assert!(script.contains(text) && read(OPERATING).lines().any(|line| line.starts_with(text)), "{text}");
     }
-    let off = read(OPERATING)
-        .lines()
-        .filter(|line| line.starts_with("`--controllers=") && line.contains(",-garbage-collector-controller`."))
-        .count();
-    assert_eq!(off, 1);
+    let operating = read(OPERATING);
+    let off = operating.lines().filter(|line| line.starts_with("`--controllers="));
+    assert_eq!(off.filter(|line| line.contains(",-garbage-collector-controller`.")).count(), 1);
     let way_back = part(UPGRADING, "## The way back", "## ");
     assert_eq!(way_back.lines().filter(|line| line.starts_with("1. `kubectl nonet hold")).count(), 1);
     let readme = part("README.md", "## In your cluster", "## ");

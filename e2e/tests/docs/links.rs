@@ -1,11 +1,8 @@
 //! Links and mentions of files.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Component, Path},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{check, files, markdown, pages, read, root};
+use super::{check, files, markdown, pages, prose, read, root};
 
 /// Anchors of each page, by its path.
 struct Anchors(BTreeMap<String, BTreeSet<String>>);
@@ -34,13 +31,11 @@ impl Anchors {
 /// A path from the root of the repository.
 fn joined(directory: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = directory.split('/').filter(|part| !part.is_empty()).collect();
-    for component in Path::new(path).components() {
-        match component {
-            Component::ParentDir => {
-                parts.pop()?;
-            }
-            Component::Normal(part) => parts.push(part.to_str()?),
-            _ => {}
+    for part in path.split('/').filter(|part| !["", "."].contains(part)) {
+        if part == ".." {
+            parts.pop()?;
+        } else {
+            parts.push(part);
         }
     }
     Some(parts.join("/"))
@@ -89,7 +84,7 @@ fn every_page_that_code_and_manifests_mention_exists() {
     let anchors = Anchors::of_all_pages();
     let mut wrong = Vec::new();
     let is_text = |path: &String| {
-        let of_these = path.starts_with("deploy/") || path.starts_with(".github/") || path.starts_with(".ci/");
+        let of_these = ["deploy/", ".github/", ".ci/"].iter().any(|directory| path.starts_with(directory));
         // Tests of these checks have pages that do not exist.
         (of_these || path.ends_with(".rs") || path.ends_with(".toml")) && !path.starts_with("e2e/tests/docs/")
     };
@@ -119,25 +114,18 @@ fn is_path(span: &str, at_root: &BTreeSet<String>) -> bool {
     !is_tag && is_plain && !has_placeholder && span.contains('/') && at_root.contains(first)
 }
 
-/// Paths in spans of code that exist elsewhere or later, and why.
-const PATHS_ELSEWHERE: &[(&str, &str)] = &[];
-
 #[test]
 fn every_path_in_a_span_of_code_exists() {
     let at_root: BTreeSet<String> =
         std::fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     let mut wrong = Vec::new();
     // Records of decisions and releases speak of their time.
-    for page in pages().into_iter().filter(|page| !page.starts_with("docs/decisions/") && page != "CHANGELOG.md") {
-        for (number, line) in markdown::parse(&read(&page)).prose {
-            for span in markdown::spans_of_code(&line).filter(|span| is_path(span, &at_root)) {
-                let is_elsewhere = PATHS_ELSEWHERE.iter().any(|(path, _)| *path == span);
-                let is_built = span.starts_with("target/");
-                if !is_elsewhere && !is_built && !root().join(span).exists() {
-                    wrong.push(format!("{page}:{number}: `{span}` does not exist"));
-                }
-            }
-        }
+    let is_current = |page: &str| !page.starts_with("docs/decisions/") && page != "CHANGELOG.md";
+    for (page, number, line) in prose().filter(|(page, ..)| is_current(page)) {
+        let paths =
+            markdown::spans_of_code(&line).filter(|span| is_path(span, &at_root) && !span.starts_with("target/"));
+        let missing = paths.filter(|path| !root().join(path).exists());
+        wrong.extend(missing.map(|path| format!("{page}:{number}: `{path}` does not exist")));
     }
     check(wrong);
 }
@@ -147,20 +135,17 @@ fn every_path_in_a_span_of_code_exists() {
 fn every_source_that_a_behaviour_page_names_exists() {
     let files = files();
     let mut wrong = Vec::new();
-    for page in pages().into_iter().filter(|page| page.starts_with("docs/behaviour/")) {
+    for (page, number, line) in prose().filter(|(page, ..)| page.starts_with("docs/behaviour/")) {
         let name = page.trim_start_matches("docs/behaviour/").trim_end_matches(".md");
         let is_there = |span: &str| {
             let end = format!("/{span}");
             let mut candidates = files.iter().filter(|path| path.ends_with(&end) || path.as_str() == span);
             candidates.any(|path| path.starts_with(&format!("{name}/")) || path.starts_with("common/"))
         };
-        for (number, line) in markdown::parse(&read(&page)).prose {
-            let sources = markdown::spans_of_code(&line).filter(|span| {
-                span.ends_with(".rs") && span.chars().all(|c| c.is_ascii_alphanumeric() || "_./-".contains(c))
-            });
-            let unknown = sources.filter(|span| !is_there(span));
-            wrong.extend(unknown.map(|span| format!("{page}:{number}: no file of {name} or common is `{span}`")));
-        }
+        let is_plain = |span: &&str| span.chars().all(|c| c.is_ascii_alphanumeric() || "_./-".contains(c));
+        let sources = markdown::spans_of_code(&line).filter(|span| span.ends_with(".rs")).filter(is_plain);
+        let unknown = sources.filter(|span| !is_there(span));
+        wrong.extend(unknown.map(|span| format!("{page}:{number}: no file of {name} or common is `{span}`")));
     }
     check(wrong);
 }

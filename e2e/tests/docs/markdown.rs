@@ -97,7 +97,8 @@ pub(crate) fn anchors(parsed: &Parsed) -> Vec<String> {
     anchors
 }
 
-fn anchor(heading: &str) -> String {
+/// The anchor of a heading.
+pub(crate) fn anchor(heading: &str) -> String {
     // Of a link, the text counts.
     let mut text = String::new();
     let mut rest = heading;

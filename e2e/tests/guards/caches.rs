@@ -41,12 +41,22 @@ pub(crate) fn cost<S: Sink>(sink: &S, format: WireFormat, frame: &[u8]) -> Alloc
 
 /// The kind of a guarded cache in the paths of guards, and an object of it with an owner of that kind.
 pub(crate) fn recorded_object(plural: &str, owner: &str) -> (&'static str, Value) {
+    let recorded = |name: &str| recorded::object(plural, name).unwrap();
+    let owned = |name: &str| {
+        let mut object = recorded(name);
+        object["metadata"]["ownerReferences"][0]["kind"] = json!(owner);
+        object
+    };
     match plural {
         "pods" => ("pod", pod(owner)),
-        "jobs" => ("job", job(owner)),
-        "controllerrevisions" => ("revision", revision(owner)),
-        "nodes" => ("node", node()),
-        "leases" => ("lease", lease()),
+        "jobs" => ("job", owned("cron-1")),
+        "controllerrevisions" => ("revision", owned("web-1")),
+        "nodes" => ("node", recorded("node-1")),
+        "leases" => {
+            let mut lease = recorded("node-1");
+            lease["metadata"]["namespace"] = json!("kube-node-lease");
+            ("lease", lease)
+        }
         "endpointslices" => ("slice", slice()),
         plural => panic!("no guard has recorded {plural}"),
     }
@@ -81,33 +91,6 @@ fn slice() -> Value {
     };
     slice["endpoints"] = (0..20).map(endpoint).collect();
     slice
-}
-
-/// The recorded Lease as that of a node.
-fn lease() -> Value {
-    let mut lease = recorded::object("leases", "node-1").unwrap();
-    lease["metadata"]["namespace"] = json!("kube-node-lease");
-    lease
-}
-
-/// The recorded Node.
-fn node() -> Value {
-    recorded::object("nodes", "node-1").unwrap()
-}
-
-/// A recorded Job of a controller of that kind.
-fn job(controller: &str) -> Value {
-    owned(recorded::object("jobs", "cron-1").unwrap(), controller)
-}
-
-/// A recorded ControllerRevision of a controller of that kind.
-fn revision(controller: &str) -> Value {
-    owned(recorded::object("controllerrevisions", "web-1").unwrap(), controller)
-}
-
-fn owned(mut object: Value, controller: &str) -> Value {
-    object["metadata"]["ownerReferences"][0]["kind"] = json!(controller);
-    object
 }
 
 /// The same object at another version.

@@ -4,13 +4,10 @@ use std::fmt::Debug;
 
 use allocation_counter::AllocationInfo;
 use common::{api::WireFormat, informer::Sink, meta::ResourceVersion, object::Object};
-use k8s_openapi::Resource;
 use sandbox::{
-    declared::Scope,
     guards::{Guards, Unmeasured},
     recorded::frame,
 };
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::projections::table::{self, Row, Visitor};
@@ -93,10 +90,7 @@ fn own<S: Sink>(guards: &mut Guards, path: &str, sink: impl Fn() -> S, object: &
 struct Foreign(Guards, Vec<String>);
 
 impl Visitor for Foreign {
-    fn visit<P: Object + Debug, T: Resource + DeserializeOwned>(&mut self, row: Row)
-    where
-        T::Scope: Scope,
-    {
+    fn visit<P: Object + Debug>(&mut self, row: Row) {
         let Some(guarded) = row.guards else { return };
         let Some(owner) = guarded.foreign_owner else { return };
         let (kind, object) = recorded_object(P::RESOURCE.plural(), owner);
@@ -123,10 +117,7 @@ async fn a_foreign_event_costs_nothing_in_protobuf() {
 struct Own(Guards);
 
 impl Visitor for Own {
-    fn visit<P: Object + Debug, T: Resource + DeserializeOwned>(&mut self, row: Row)
-    where
-        T::Scope: Scope,
-    {
+    fn visit<P: Object + Debug>(&mut self, row: Row) {
         let Some(guarded) = row.guards else { return };
         let (kind, object) = recorded_object(P::RESOURCE.plural(), guarded.owner);
         let path = format!("{kind}/{}", guarded.controller);

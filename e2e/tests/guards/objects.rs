@@ -3,13 +3,10 @@
 use std::fmt::Debug;
 
 use common::{api::WireFormat, informer::Sink, object::Object};
-use k8s_openapi::Resource;
 use sandbox::{
-    declared::Scope,
     guards::{Guards, Unmeasured},
     recorded::frame,
 };
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::projections::table::{self, Row, Visitor};
@@ -38,10 +35,7 @@ fn object<S: Sink>(guards: &mut Guards, path: &str, sink: S, object: &Value) {
 }
 
 impl Visitor for Guards {
-    fn visit<P: Object + Debug, T: Resource + DeserializeOwned>(&mut self, row: Row)
-    where
-        T::Scope: Scope,
-    {
+    fn visit<P: Object + Debug>(&mut self, row: Row) {
         let Some(guarded) = row.guards else { return };
         let (kind, own) = recorded_object(P::RESOURCE.plural(), guarded.owner);
         let path = format!("{kind}/{}", guarded.controller);

@@ -2,13 +2,14 @@
 
 pub(crate) mod table;
 
-use std::{collections::BTreeSet, fmt::Debug, fs, path::Path};
+use std::{collections::BTreeSet, fmt::Debug};
 
 use common::{meta::Meta, object::Object};
-use k8s_openapi::{Resource, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use sandbox::declared::{Scope, undeclared, unknown_fields};
-use serde::de::DeserializeOwned;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use sandbox::declared::unknown_fields;
 use table::{Row, Visitor};
+
+use crate::repository::{read, sources};
 
 /// The projections that were looked at, and what is wrong with them.
 #[derive(Default)]
@@ -18,12 +19,9 @@ struct Looked {
 }
 
 impl Visitor for Looked {
-    fn visit<P: Object + Debug, T: Resource + DeserializeOwned>(&mut self, _: Row)
-    where
-        T::Scope: Scope,
-    {
+    fn visit<P: Object + Debug>(&mut self, row: Row) {
         let name = name::<P>();
-        self.found.extend(undeclared::<P, T>().into_iter().map(|wrong| format!("{name}: {wrong}")));
+        self.found.extend((row.undeclared)().into_iter().map(|wrong| format!("{name}: {wrong}")));
         self.at.insert(name);
     }
 }
@@ -56,32 +54,20 @@ fn each_projection_names_only_what_the_api_declares() {
 
 /// The types of the product that implement `Object`, by its source.
 fn implementations() -> BTreeSet<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut out = BTreeSet::new();
-    collect("nonet-objects", &root.join("common/objects/src"), &mut out);
-    for entry in fs::read_dir(&root).into_iter().flatten().flatten() {
-        let krate = entry.file_name().to_string_lossy().into_owned();
-        if krate.ends_with("-controller") {
-            collect(&krate, &entry.path().join("src"), &mut out);
-        }
-    }
-    out
-}
-
-fn collect(krate: &str, folder: &Path, out: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            collect(krate, &path, out);
+    for path in sources() {
+        let (krate, rest) = path.split_once("/src/").unwrap_or_default();
+        let krate = if krate == "common/objects" { "nonet-objects" } else { krate };
+        // What only tests have stands further in, or in files of their own.
+        let is_test = rest.split('/').any(|part| matches!(part, "tests" | "tests.rs"));
+        if is_test || !(krate == "nonet-objects" || krate.ends_with("-controller")) {
             continue;
         }
-        let source = fs::read_to_string(&path).unwrap_or_default();
-        // What only tests have stands further in, or in files of their own.
-        let is_test = path.components().any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "tests.rs")));
-        for line in source.lines().filter(|line| !is_test && line.starts_with("impl")) {
+        for line in read(&path).lines().filter(|line| line.starts_with("impl")) {
             let Some((_, kind)) = line.split_once(" Object for ") else { continue };
             let kind: String = kind.chars().take_while(|c| c.is_alphanumeric()).collect();
             out.insert(format!("{krate} {kind}"));
         }
     }
+    out
 }

@@ -10,30 +10,28 @@ use k8s_openapi::{
         discovery::v1 as discovery, scheduling::v1alpha2 as scheduling,
     },
 };
-use sandbox::declared::Scope;
+use sandbox::declared::{Scope, undeclared};
 use serde::de::DeserializeOwned;
 
-/// What a test does with each projection `P` of the API's type `T`.
+/// What a test does with each projection.
 pub(crate) trait Visitor {
     /// Visits a projection.
-    fn visit<P: Object + Debug, T: Resource + DeserializeOwned>(&mut self, row: Row)
-    where
-        T::Scope: Scope;
+    fn visit<P: Object + Debug>(&mut self, row: Row);
 }
 
 /// What the tests need to know of a projection.
 #[derive(Clone, Copy, Debug)]
-#[allow(dead_code, reason = "each program of tests reads the fields that it needs")]
 pub(crate) struct Row {
     /// Whether the projection is read from protobuf, too.
     pub(crate) is_protobuf: bool,
     /// The guards of the cache.
     pub(crate) guards: Option<Guards>,
+    /// Returns what the projection reads and its type in the API does not declare.
+    pub(crate) undeclared: fn() -> Vec<String>,
 }
 
 /// What the guards of a cache measure.
 #[derive(Clone, Copy, Debug)]
-#[allow(dead_code, reason = "each program of tests reads the fields that it needs")]
 pub(crate) struct Guards {
     /// The controller in the paths of the guards.
     pub(crate) controller: &'static str,
@@ -46,9 +44,9 @@ pub(crate) struct Guards {
 }
 
 /// A projection that is read from JSON only.
-const JSON: Row = Row { is_protobuf: false, guards: None };
+const JSON: Row = Row { is_protobuf: false, guards: None, undeclared: Vec::new };
 /// A projection that is read from both formats.
-const PROTOBUF: Row = Row { is_protobuf: true, guards: None };
+const PROTOBUF: Row = Row { is_protobuf: true, guards: None, undeclared: Vec::new };
 
 impl Row {
     /// Guards the cache, with an object that has an owner of this kind.
@@ -69,65 +67,73 @@ impl Row {
     }
 }
 
+/// Visits the projection `P` of the API's type `T`.
+fn add<P: Object + Debug, T: Resource + DeserializeOwned>(visitor: &mut impl Visitor, row: Row)
+where
+    T::Scope: Scope,
+{
+    visitor.visit::<P>(Row { undeclared: undeclared::<P, T>, ..row });
+}
+
 /// Visits every projection.
 pub(crate) fn visit(visitor: &mut impl Visitor) {
-    visitor.visit::<common::pods::Pod, core::Pod>(JSON);
-    visitor.visit::<common::revision::ControllerRevision, apps::ControllerRevision>(JSON);
+    add::<common::pods::Pod, core::Pod>(visitor, JSON);
+    add::<common::revision::ControllerRevision, apps::ControllerRevision>(visitor, JSON);
     {
         use cronjob_controller::objects::{CronJob, Job};
-        visitor.visit::<CronJob, batch::CronJob>(JSON);
-        visitor.visit::<Job, batch::Job>(PROTOBUF.guarded("cronjob", "CronJob").foreign("Workflow"));
+        add::<CronJob, batch::CronJob>(visitor, JSON);
+        add::<Job, batch::Job>(visitor, PROTOBUF.guarded("cronjob", "CronJob").foreign("Workflow"));
     }
     {
         use daemonset_controller::objects::{CachedPod, ControllerRevision, DaemonSet, Node};
         let pod =
             PROTOBUF.guarded("daemonset", "DaemonSet").foreign("StatefulSet").filtered("controller-revision-hash");
-        visitor.visit::<CachedPod, core::Pod>(pod);
+        add::<CachedPod, core::Pod>(visitor, pod);
         let revision = PROTOBUF.guarded("daemonset", "DaemonSet").foreign("StatefulSet");
-        visitor.visit::<ControllerRevision, apps::ControllerRevision>(revision);
-        visitor.visit::<DaemonSet, apps::DaemonSet>(JSON);
-        visitor.visit::<Node, core::Node>(PROTOBUF.guarded("daemonset", ""));
+        add::<ControllerRevision, apps::ControllerRevision>(visitor, revision);
+        add::<DaemonSet, apps::DaemonSet>(visitor, JSON);
+        add::<Node, core::Node>(visitor, PROTOBUF.guarded("daemonset", ""));
     }
     {
         use deployment_controller::objects::{Deployment, Pod, ReplicaSet};
-        visitor.visit::<Deployment, apps::Deployment>(JSON);
-        visitor.visit::<Pod, core::Pod>(PROTOBUF.guarded("deployment", "ReplicaSet").foreign("StatefulSet"));
-        visitor.visit::<ReplicaSet, apps::ReplicaSet>(JSON);
+        add::<Deployment, apps::Deployment>(visitor, JSON);
+        add::<Pod, core::Pod>(visitor, PROTOBUF.guarded("deployment", "ReplicaSet").foreign("StatefulSet"));
+        add::<ReplicaSet, apps::ReplicaSet>(visitor, JSON);
     }
     {
         use endpointslice_controller::objects::{Endpoints, Node, Pod, Service, Slice};
-        visitor.visit::<Endpoints, core::Endpoints>(PROTOBUF);
-        visitor.visit::<Node, core::Node>(PROTOBUF.guarded("endpointslice", ""));
-        visitor.visit::<Pod, core::Pod>(PROTOBUF.guarded("endpointslice", "ReplicaSet"));
-        visitor.visit::<Service, core::Service>(PROTOBUF);
-        visitor.visit::<Slice, discovery::EndpointSlice>(PROTOBUF.guarded("endpointslice", ""));
+        add::<Endpoints, core::Endpoints>(visitor, PROTOBUF);
+        add::<Node, core::Node>(visitor, PROTOBUF.guarded("endpointslice", ""));
+        add::<Pod, core::Pod>(visitor, PROTOBUF.guarded("endpointslice", "ReplicaSet"));
+        add::<Service, core::Service>(visitor, PROTOBUF);
+        add::<Slice, discovery::EndpointSlice>(visitor, PROTOBUF.guarded("endpointslice", ""));
     }
     {
         use job_controller::objects::{CachedPod, Job, PodGroup, Workload};
-        visitor.visit::<CachedPod, core::Pod>(PROTOBUF.guarded("job", "Job").foreign("ReplicaSet"));
-        visitor.visit::<Job, batch::Job>(JSON);
-        visitor.visit::<PodGroup, scheduling::PodGroup>(JSON);
-        visitor.visit::<Workload, scheduling::Workload>(JSON);
+        add::<CachedPod, core::Pod>(visitor, PROTOBUF.guarded("job", "Job").foreign("ReplicaSet"));
+        add::<Job, batch::Job>(visitor, JSON);
+        add::<PodGroup, scheduling::PodGroup>(visitor, JSON);
+        add::<Workload, scheduling::Workload>(visitor, JSON);
     }
     {
         use node_lifecycle_controller::objects::{CachedPod, Lease, Node};
-        visitor.visit::<CachedPod, core::Pod>(PROTOBUF.guarded("node-lifecycle", "ReplicaSet"));
-        visitor.visit::<Lease, coordination::Lease>(PROTOBUF.guarded("node-lifecycle", ""));
-        visitor.visit::<Node, core::Node>(PROTOBUF.guarded("node-lifecycle", ""));
+        add::<CachedPod, core::Pod>(visitor, PROTOBUF.guarded("node-lifecycle", "ReplicaSet"));
+        add::<Lease, coordination::Lease>(visitor, PROTOBUF.guarded("node-lifecycle", ""));
+        add::<Node, core::Node>(visitor, PROTOBUF.guarded("node-lifecycle", ""));
     }
     {
         use replicaset_controller::{kind, objects::CachedSet, pod_cache::CachedPod};
-        visitor.visit::<CachedPod, core::Pod>(PROTOBUF.guarded("replicaset", "ReplicaSet").foreign("StatefulSet"));
-        visitor.visit::<CachedSet<kind::ReplicaSets>, apps::ReplicaSet>(JSON);
-        visitor.visit::<CachedSet<kind::ReplicationControllers>, core::ReplicationController>(JSON);
+        add::<CachedPod, core::Pod>(visitor, PROTOBUF.guarded("replicaset", "ReplicaSet").foreign("StatefulSet"));
+        add::<CachedSet<kind::ReplicaSets>, apps::ReplicaSet>(visitor, JSON);
+        add::<CachedSet<kind::ReplicationControllers>, core::ReplicationController>(visitor, JSON);
     }
     {
         use statefulset_controller::objects::{CachedPod, CachedRevision, CachedVolumeClaim, StatefulSet};
         let pod = PROTOBUF.guarded("statefulset", "StatefulSet").foreign("ReplicaSet");
-        visitor.visit::<CachedPod, core::Pod>(pod.filtered("statefulset.kubernetes.io/pod-name"));
-        visitor.visit::<CachedVolumeClaim, core::PersistentVolumeClaim>(PROTOBUF);
+        add::<CachedPod, core::Pod>(visitor, pod.filtered("statefulset.kubernetes.io/pod-name"));
+        add::<CachedVolumeClaim, core::PersistentVolumeClaim>(visitor, PROTOBUF);
         let revision = PROTOBUF.guarded("statefulset", "StatefulSet").foreign("DaemonSet");
-        visitor.visit::<CachedRevision, apps::ControllerRevision>(revision);
-        visitor.visit::<StatefulSet, apps::StatefulSet>(JSON);
+        add::<CachedRevision, apps::ControllerRevision>(visitor, revision);
+        add::<StatefulSet, apps::StatefulSet>(visitor, JSON);
     }
 }

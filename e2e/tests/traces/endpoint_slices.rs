@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Step, World, recorded, signature::Signature};
+use super::{Replay, Step, replicas, signature::Signature};
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
@@ -13,7 +13,6 @@ const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 /// change, and what was left in the end. How many endpoints came with one write is a matter of timing.
 fn story(steps: &[Step]) -> Signature {
     let mut out = Signature::default();
-    let mut last: BTreeMap<String, String> = BTreeMap::new();
     let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
     for step in steps.iter().filter(|step| step.resource == "endpointslices" && !step.removed) {
         let object = &step.object;
@@ -41,13 +40,8 @@ fn story(steps: &[Step]) -> Signature {
         if states.len() == 3 && states.iter().all(|state| state.contains("own")) {
             out.insert(format!("{service}: tells when all get hints"), tells.to_string());
         }
-        last.insert(service, format!("{states:?}"));
-    }
-    for (service, most) in sizes {
-        out.insert(format!("{service}: most"), most.to_string());
-    }
-    for (service, state) in last {
-        out.insert(format!("{service}: in the end"), state);
+        out.set(format!("{service}: most"), *most);
+        out.set(format!("{service}: in the end"), format!("{states:?}"));
     }
     out
 }
@@ -57,12 +51,10 @@ fn state(endpoint: &Value) -> Value {
     let target = &endpoint["targetRef"];
     let named = target["name"].as_str().is_some_and(|name| name.starts_with("web-"));
     let own_zone = json!([{"name": endpoint["zone"]}]);
-    let hints = if endpoint["hints"].is_null() {
-        "none"
-    } else if endpoint["hints"]["forZones"] == own_zone {
-        "own"
-    } else {
-        "other"
+    let hints = match &endpoint["hints"] {
+        Value::Null => "none",
+        hints if hints["forZones"] == own_zone => "own",
+        _ => "other",
     };
     let fields: Vec<&String> = endpoint.as_object().unwrap().keys().collect();
     json!({"conditions": endpoint["conditions"], "hints": hints, "fields": fields, "kind": target["kind"], "named": named,
@@ -71,25 +63,11 @@ fn state(endpoint: &Value) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn two_services_over_a_deployment() {
-    let steps = recorded("endpointslice-basic");
-    let world = World::at("endpointslice-basic", "2026-11-21T09:42:54.2Z").await;
-    for service in steps.iter().filter(|step| step.resource == "services" && step.created) {
-        let mut object = service.object.clone();
-        let meta = &service.object["metadata"];
-        object["metadata"] = json!({"name": meta["name"], "namespace": world.name, "labels": meta["labels"]});
-        object["status"].take();
-        // The recorded cluster has another range of addresses.
-        if object["spec"]["clusterIP"] != "None" {
-            object["spec"].as_object_mut().unwrap().retain(|field, _| !field.starts_with("clusterIP"));
-        }
-        world.sandbox.create(object).await.unwrap();
-    }
-    world.pass(1.0).await;
-    world.create(&steps, "deployments").await;
-    world.pass(2.2).await;
-    world.merge("services", "web", json!({"spec": {"trafficDistribution": "PreferSameZone"}})).await;
-    world.pass(2.0).await;
-    world.merge("deployments.apps", "web", json!({"spec": {"replicas": 1}})).await;
-    world.pass(3.0).await;
-    story(&world.steps()).assert_same(&story(&steps));
+    let replay = Replay::at("endpointslice-basic", "2026-11-21T09:42:54.2Z").await;
+    replay.create("services", 1.0).await;
+    replay.create("deployments", 2.2).await;
+    let nearby = json!({"spec": {"trafficDistribution": "PreferSameZone"}});
+    replay.merge("services", "web", nearby, 2.0).await;
+    replay.merge("deployments.apps", "web", replicas(1), 3.0).await;
+    replay.compare(story);
 }

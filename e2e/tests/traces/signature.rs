@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use e2e::sandbox::{Change, Write};
 use serde_json::{Value, json};
+
+use crate::world::name;
 
 /// One state an object went through.
 pub(crate) struct Step {
@@ -14,6 +17,36 @@ pub(crate) struct Step {
     pub removed: bool,
     /// The state.
     pub object: Value,
+}
+
+impl Step {
+    /// A line of a recording.
+    pub(crate) fn recorded(line: &Value) -> Self {
+        Self {
+            resource: line["kind"].as_str().unwrap().to_owned(),
+            created: line["type"] == "ADDED",
+            removed: line["type"] == "DELETED",
+            object: line["object"].clone(),
+        }
+    }
+
+    /// A write that the sandbox accepted.
+    pub(crate) fn written(write: &Write) -> Self {
+        Self {
+            resource: write.resource.clone(),
+            created: write.change == Change::Added,
+            removed: write.change == Change::Deleted,
+            object: write.after().or_else(|| write.before()).map_or(Value::Null, |object| (*object).clone()),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        name(&self.object)
+    }
+
+    pub(crate) fn is_terminating(&self) -> bool {
+        !self.object["metadata"]["deletionTimestamp"].is_null()
+    }
 }
 
 /// What two runs of one scenario have in common: the values of each line.
@@ -37,9 +70,19 @@ impl Signature {
         }
     }
 
-    /// Replaces the values.
-    pub(crate) fn set(&mut self, line: impl Into<String>, values: Vec<String>) {
-        self.0.insert(line.into(), values);
+    /// Replaces the values by one.
+    pub(crate) fn set(&mut self, line: impl Into<String>, value: impl ToString) {
+        self.0.insert(line.into(), vec![value.to_string()]);
+    }
+
+    /// Replaces the values by each of these that differ, in any order, with its number.
+    pub(crate) fn tally(&mut self, line: impl Into<String>, values: impl IntoIterator<Item = String>) {
+        let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
+        for value in values {
+            *numbers.entry(value).or_default() += 1;
+        }
+        let values = numbers.into_iter().map(|(value, number)| format!("{number} times {value}"));
+        self.0.insert(line.into(), values.collect());
     }
 
     /// The values of a line.
@@ -86,11 +129,11 @@ impl<'a> EventText<'a> {
 /// Takes the signature of a run.
 pub(crate) fn signature(steps: &[Step]) -> Signature {
     let mut out = Signature::default();
-    let mut events: BTreeMap<String, (u64, String)> = BTreeMap::new();
-    let mut last: BTreeMap<(String, String), Value> = BTreeMap::new();
+    // An Event is counted as often as its last state says.
+    let mut events: BTreeMap<&str, (usize, String)> = BTreeMap::new();
+    let mut living: BTreeSet<&str> = BTreeSet::new();
     for step in steps {
-        let object = &step.object;
-        let name = text(object, "/metadata/name");
+        let (object, name) = (&step.object, step.name());
         match step.resource.as_str() {
             "deployments" | "replicasets" => {
                 let what = format!("{} {name}", step.resource);
@@ -104,7 +147,7 @@ pub(crate) fn signature(steps: &[Step]) -> Signature {
                     let state = format!("{} {}: {}", condition["status"], condition["reason"], condition["message"]);
                     out.push(format!("{what}: condition {}", condition["type"]), state);
                 }
-                last.insert((step.resource.clone(), name.to_owned()), object.clone());
+                out.set(format!("{what}: final status"), status(object));
             }
             "pods" => {
                 if step.created {
@@ -114,52 +157,30 @@ pub(crate) fn signature(steps: &[Step]) -> Signature {
                     out.push(format!("pods {name}: owners"), masked(&object["metadata"]["ownerReferences"]));
                     out.push(format!("pods {name}: labels"), masked(&object["metadata"]["labels"]));
                 }
-                let key = ("pods".to_owned(), name.to_owned());
                 if step.removed {
-                    last.remove(&key)
+                    living.remove(name)
                 } else {
-                    last.insert(key, object.clone())
+                    living.insert(name)
                 };
             }
             "events" => {
                 let EventText { about, note, component } = EventText::of(object);
-                let reporting =
-                    object["reportingController"].as_str().or_else(|| object["reportingComponent"].as_str());
-                let count = object["deprecatedCount"].as_u64().or_else(|| object["count"].as_u64()).unwrap_or(1);
-                let line = format!(
-                    "{} {} {} {} {component}/{}: {}",
-                    about["kind"],
-                    family(text(about, "/name")),
-                    object["type"],
-                    object["reason"],
-                    reporting.unwrap_or_default(),
-                    hide_generated(note)
-                );
-                events.insert(name.to_owned(), (count, line));
+                let one_of = |fields: [&str; 2]| fields.into_iter().map(|field| &object[field]).find(|v| !v.is_null());
+                let reporting = one_of(["reportingController", "reportingComponent"]).and_then(Value::as_str);
+                let count = one_of(["deprecatedCount", "count"]).and_then(Value::as_u64).unwrap_or(1);
+                let (about, reporting) =
+                    ((&about["kind"], about["name"].as_str().map(family)), reporting.unwrap_or_default());
+                let text = format!("{about:?} {} {} {component}/{reporting}", object["type"], object["reason"]);
+                events.insert(name, (usize::try_from(count).unwrap(), format!("{text}: {}", hide_generated(note))));
             }
             _ => {}
         }
     }
     // A Pod is created for each place, in whatever order: only how many of each family.
-    let mut families: BTreeMap<String, usize> = BTreeMap::new();
-    for step in steps.iter().filter(|s| s.resource == "pods" && s.created) {
-        *families.entry(family(text(&step.object, "/metadata/name"))).or_default() += 1;
-    }
-    out.set("pods: created", families.into_iter().map(|(f, n)| format!("{n} of {f}")).collect());
-    let mut counted: BTreeMap<String, u64> = BTreeMap::new();
-    for (count, line) in events.into_values() {
-        *counted.entry(line).or_default() += count;
-    }
-    out.set("events", counted.into_iter().map(|(line, n)| format!("{n} times {line}")).collect());
-    let mut living: BTreeMap<String, usize> = BTreeMap::new();
-    for ((resource, name), object) in &last {
-        if resource == "pods" {
-            *living.entry(family(name)).or_default() += 1;
-        } else {
-            out.set(format!("{resource} {name}: final status"), vec![status(object).to_string()]);
-        }
-    }
-    out.set("pods: final", living.into_iter().map(|(f, n)| format!("{n} of {f}")).collect());
+    let created = steps.iter().filter(|step| step.resource == "pods" && step.created);
+    out.tally("pods: created", created.map(|step| family(step.name())));
+    out.tally("pods: final", living.into_iter().map(family));
+    out.tally("events", events.into_values().flat_map(|(count, text)| vec![text; count]));
     out
 }
 
@@ -172,8 +193,11 @@ fn status(object: &Value) -> Value {
     masked(&status)
 }
 
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+/// What two runs have in common of a ControllerRevision.
+pub(crate) fn revision(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    let owners = masked(&metadata["ownerReferences"]);
+    json!([metadata["labels"], metadata["annotations"], owners, object["revision"], object["data"]])
 }
 
 /// The part of a generated name before its random end.
@@ -183,13 +207,25 @@ fn generated(name: &str) -> Option<&str> {
     random.then_some(head)
 }
 
-fn family(name: &str) -> String {
+pub(crate) fn family(name: &str) -> String {
     generated(name).map_or_else(|| name.to_owned(), |head| format!("{head}-*"))
 }
 
 pub(crate) fn hide_generated(note: &str) -> String {
     note.split([' ', '/']).map(family).collect::<Vec<_>>().join(" ")
 }
+
+/// What a server makes up.
+const MADE_UP: [&str; 7] = [
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "lastTransitionTime",
+    "lastUpdateTime",
+    "namespace",
+    // On which node a Pod lands is the scheduler's choice.
+    "topology.kubernetes.io/zone",
+];
 
 /// A value without what a server makes up: uids, versions, times, random ends of names.
 pub(crate) fn masked(value: &Value) -> Value {
@@ -198,19 +234,8 @@ pub(crate) fn masked(value: &Value) -> Value {
             .iter()
             .filter(|(k, _)| *k != "managedFields")
             .map(|(k, v)| {
-                let hidden = matches!(
-                    k.as_str(),
-                    "uid"
-                        | "resourceVersion"
-                        | "creationTimestamp"
-                        | "lastTransitionTime"
-                        | "lastUpdateTime"
-                        | "namespace"
-                        // On which node a Pod lands is the scheduler's choice.
-                        | "topology.kubernetes.io/zone"
-                );
                 let v = match v.as_str() {
-                    _ if hidden => json!("*"),
+                    _ if MADE_UP.contains(&k.as_str()) => json!("*"),
                     Some(name) if k == "name" => json!(family(name)),
                     _ => masked(v),
                 };

@@ -6,32 +6,36 @@
 //! kube-controller-manager. With `--repeat`, both run several times in turn.
 //!
 //! ```text
-//!   workloads/*.rs ──► stage ──► phases ──► report: table, JSON, ratios
-//!                        │
+//!   workloads ──► stage ──► phases ──► report: tables, JSON, ratios
+//!                   │
 //!   subject: the controllers as processes, or the peer
+//!   observer: whether all objects are as specified, and how fast controllers react
 //! ```
 
+mod counters;
 mod flags;
+mod objects;
 mod observer;
-mod peer;
 mod report;
-mod requests;
-mod served;
 mod stage;
 mod subject;
-mod template;
 mod timeline;
 mod workloads;
 
-use std::{io, path::Path, process::ExitCode, time::Duration};
+use std::{
+    io::{self, Write as _},
+    path::Path,
+    process::ExitCode,
+};
 
-use tokio::signal::unix::{SignalKind, signal};
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum as _;
 
 use crate::{
     cluster::{self, Cluster, Kind},
     controllers,
     nodes::Nodes,
-    process, suite,
+    program::{self, Signals, WrongUsage},
 };
 use flags::Flags;
 use report::{Baseline, Report, Results, Run, Setup};
@@ -39,39 +43,7 @@ use stage::Stage;
 use subject::{Choice, NONET};
 use workloads::Workload;
 
-/// The name of the program in its messages.
 const NAME: &str = "bench";
-/// The default number of nodes, for workloads without a default of their own.
-const NODES: u32 = 10;
-
-/// The reason why there is no result.
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    /// A flag names something that does not exist or cannot be read.
-    #[error("{0}")]
-    Flags(String),
-    /// The cluster cannot be started.
-    #[error(transparent)]
-    Cluster(#[from] cluster::Error),
-    /// A process under test has failed.
-    #[error(transparent)]
-    Process(#[from] process::Error),
-    /// A request of the workload was refused.
-    #[error(transparent)]
-    Refused(#[from] suite::Refused),
-    /// No client can be made for the metrics of a process.
-    #[error("{0}")]
-    Metrics(String),
-    /// A condition was not met in time.
-    #[error("{0}")]
-    TimedOut(String),
-    /// A file or a signal caused an error of the operating system.
-    #[error("{0}: {1}")]
-    Io(String, io::Error),
-    /// The user has interrupted the bench.
-    #[error("interrupted")]
-    Interrupted,
-}
 
 /// Runs the bench with the command line of this process.
 pub fn main() -> ExitCode {
@@ -79,52 +51,36 @@ pub fn main() -> ExitCode {
         Ok(flags) => flags,
         Err(code) => return code,
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            command_line::complain(NAME, &error);
-            return ExitCode::FAILURE;
-        }
-    };
     common::process::logging::install_log(common::process::logging::LogSettings::default());
-    let ended = runtime.block_on(until_interrupted(run(&flags)));
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            command_line::complain(NAME, &error);
-            if matches!(error, Error::Flags(_)) { ExitCode::from(2) } else { ExitCode::FAILURE }
-        }
-    }
+    program::run(NAME, until_interrupted(run(&flags)))
 }
 
-/// Runs until the end or until Ctrl-C, which drops the clusters and thereby ends all processes.
-async fn until_interrupted(work: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
-    let listen = |kind| signal(kind).map_err(|e| Error::Io("cannot listen for signals".to_owned(), e));
-    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+/// Runs until the end or until a signal, which drops the clusters and thereby ends all processes.
+async fn until_interrupted(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let mut signals = Signals::new()?;
     tokio::select! {
         biased;
-        _ = interrupt.recv() => Err(Error::Interrupted),
-        _ = terminate.recv() => Err(Error::Interrupted),
+        () = signals.next() => bail!("interrupted"),
         result = work => result,
     }
 }
 
-async fn run(flags: &Flags) -> Result<(), Error> {
-    let workload = workloads::find(&flags.workload).map_err(Error::Flags)?;
-    let chosen = controllers::choose(&flags.controllers).map_err(|e| Error::Flags(format!("--controllers: {e}")))?;
+async fn run(flags: &Flags) -> Result<()> {
+    let workload = flags.workload;
+    let name = workload.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    let chosen = controllers::choose(&flags.controllers).map_err(|e| WrongUsage(format!("--controllers: {e}")))?;
     // Without controllers, those that run in the cluster do the work.
     if let Some(missing) = workload.needs().iter().find(|need| !chosen.iter().any(|d| d.name == **need))
         && !chosen.is_empty()
     {
-        return Err(Error::Flags(format!("--controllers: {} needs {missing}", workload.name())));
+        bail!(WrongUsage(format!("--controllers: {name} needs {missing}")));
     }
     let pods = flags.pods.unwrap_or_else(|| workload.pods());
-    let nodes = flags.nodes.or_else(|| workload.nodes(pods)).unwrap_or(NODES);
-    let kind = flags.cluster.map_or_else(Kind::from_env, |kind| Ok(kind.kind()))?;
+    let nodes = flags.nodes.unwrap_or_else(|| workload.nodes(pods));
+    let kind = flags.cluster.map_or_else(cluster::chosen_kind, Ok)?;
     let setup = Setup {
         cluster: kind.name().to_owned(),
-        workload: workload.name().to_owned(),
+        workload: name,
         controllers: chosen.iter().map(|definition| definition.name).collect(),
         pods,
         nodes,
@@ -133,16 +89,16 @@ async fn run(flags: &Flags) -> Result<(), Error> {
     };
     let mut baseline = None;
     if let Some(path) = &flags.compare {
-        let read = Baseline::read(path, &setup, NONET).map_err(|why| Error::Flags(format!("--compare: {why}")))?;
+        let read = Baseline::read(path, &setup, NONET).map_err(|why| WrongUsage(format!("--compare: {why}")))?;
         baseline = Some((path.clone(), read));
     }
     let mut choices = vec![Choice::Nonet(chosen.clone())];
     if let Some(path) = &flags.peer {
         if !path.is_file() {
-            return Err(Error::Flags(format!("--peer: {} is not a file", path.display())));
+            bail!(WrongUsage(format!("--peer: {} is not a file", path.display())));
         }
         let loops = chosen.iter().flat_map(|d| d.loops).map(|l| l.name).collect();
-        choices.push(Choice::Peer { path: path.clone(), loops });
+        choices.push(Choice::Peer(path.clone(), loops));
     }
     let mut results: Vec<Results> =
         choices.iter().map(|choice| Results { name: choice.name(), runs: Vec::new() }).collect();
@@ -153,25 +109,24 @@ async fn run(flags: &Flags) -> Result<(), Error> {
         }
     }
     let report = Report { setup, results, baseline };
-    report.print().map_err(|e| Error::Io("cannot write to stdout".to_owned(), e))?;
+    io::stdout().write_all(report.table().as_bytes()).context("cannot write to stdout")?;
     if let Some(path) = &flags.json {
-        let failed = |e: serde_json::Error| Error::Io("--json".to_owned(), e.into());
-        write("--json", path, &(serde_json::to_string_pretty(&report.json()).map_err(failed)? + "\n"))?;
+        write("--json", path, &(serde_json::to_string_pretty(&report.json())? + "\n"))?;
     }
     if let Some(path) = &flags.svg {
-        write("--svg", path, &report.svg().map_err(|why| Error::Flags(format!("--svg: {why}")))?)?;
+        write("--svg", path, &report.svg().context("--svg")?)?;
     }
     Ok(())
 }
 
 /// Writes the file that a flag names.
-fn write(flag: &str, path: &Path, text: &str) -> Result<(), Error> {
-    std::fs::write(path, text).map_err(|e| Error::Io(format!("{flag}: cannot write {}", path.display()), e))
+fn write(flag: &str, path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("{flag}: cannot write {}", path.display()))
 }
 
 /// Runs the workload once, on a cluster of its own.
-async fn trial(kind: Kind, workload: &dyn Workload, pods: u32, nodes: u32, choice: &Choice) -> Result<Run, Error> {
-    let builder = || Nodes::builder().count(nodes).zones(workload.zones());
+async fn trial(kind: Kind, workload: Workload, pods: u32, nodes: u32, choice: &Choice) -> Result<Run> {
+    let builder = || Nodes::builder().count(nodes).zones(3);
     // The nodes of the sandbox use no sockets, whose costs are not the subject of the measurement.
     let cluster = Cluster::builder().kind(kind).nodes((kind != Kind::Sandbox).then(builder));
     let cluster = cluster.sandbox(|sandbox| sandbox.writes(0)).count_requests().start().await?;
@@ -185,7 +140,7 @@ async fn trial(kind: Kind, workload: &dyn Workload, pods: u32, nodes: u32, choic
     };
     let subject = choice.start(&cluster)?;
     let nodes = own_nodes.as_ref().or_else(|| cluster.nodes());
-    let mut stage = Stage::set(&cluster, nodes, subject, pods, workload.is_detailed()).await?;
+    let mut stage = Stage::set(&cluster, nodes, subject, pods).await?;
     let worked = workload.run(&mut stage).await;
     let cleared = stage.clear().await;
     let (subject, run) = stage.end();

@@ -49,7 +49,6 @@ impl File {
     }
 }
 
-/// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(Path::to_owned).unwrap_or_default()
 }
@@ -67,7 +66,6 @@ fn fill(template: &str, controller: &Controller) -> String {
     words.into_iter().fold(template.to_owned(), |text, (word, value)| text.replace(word, value))
 }
 
-/// The lines as one text.
 fn join(lines: impl Iterator<Item = String>) -> String {
     lines.fold(String::new(), |text, line| text + &line)
 }

@@ -11,6 +11,7 @@
 pub mod bench;
 pub mod generate;
 pub mod playground;
+mod program;
 pub mod reference;
 mod scrape;
 

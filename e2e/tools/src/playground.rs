@@ -2,9 +2,9 @@
 //! out twice.
 //!
 //! ```text
-//!   writes ──► world ──► rollouts, rows ──► board ──► live view, plain lines, or SVG
-//!      └─────► limits (are maxSurge and maxUnavailable kept?)     ▲
-//!   controllers' diagnostics ───────────────────────────────┘
+//!   writes ──► world ──► rows ──► board ──► live view, plain lines, or SVG
+//!                │                  ▲
+//!                └──► limits        └── diagnostics of the controllers
 //! ```
 //!
 //! This process contains the API server and the nodes. It checks every accepted write against the limits of its rollout. Each
@@ -18,77 +18,31 @@ mod ground;
 mod kubeconfig;
 mod limits;
 mod live;
-mod names;
-mod node_states;
 mod plain;
 mod processes;
-mod rollout;
+mod rows;
 mod show;
 mod stuck;
 mod svg;
-mod workloads;
 mod world;
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
     path::Path,
     process::ExitCode,
-    time::Duration,
 };
 
+use anyhow::{Context as _, Result};
 use common::clock::Clock;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    cluster, controllers, process, rights,
-    sandbox::{Refused, ServeError},
+    controllers,
+    program::{self, Signals, WrongUsage},
 };
 use flags::Flags;
 use ground::Ground;
 
-/// The name of the program in its messages.
 const NAME: &str = "playground";
-
-/// The reason of a failure of the playground.
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    /// Flags that name unknown controllers, or that exclude each other.
-    #[error("{0}")]
-    Flags(String),
-    /// The temporary directory cannot be created.
-    #[error(transparent)]
-    Directory(Box<cluster::Error>),
-    /// The API server cannot be started.
-    #[error(transparent)]
-    Serve(#[from] ServeError),
-    /// The kubeconfig cannot be written.
-    #[error("--kubeconfig: {0}")]
-    Kubeconfig(#[from] kubeconfig::Error),
-    /// A controller cannot be started.
-    #[error(transparent)]
-    Process(#[from] process::Error),
-    /// The rights of a controller cannot be granted.
-    #[error("--rbac: {0}")]
-    Rights(#[from] rights::Error),
-    /// The API server refused an object of the example.
-    #[error("the example cannot be applied: {0}")]
-    Example(#[from] Refused),
-    /// A call of the operating system failed.
-    #[error("{0}: {1}")]
-    Io(&'static str, io::Error),
-    /// The objects of `--stuck` cannot be made.
-    #[error("--stuck: {0}")]
-    Stuck(String),
-    /// The example did not complete, or a limit was not kept.
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl From<cluster::Error> for Error {
-    fn from(error: cluster::Error) -> Self {
-        Self::Directory(Box::new(error))
-    }
-}
 
 /// Runs the playground with the command line of this process.
 pub fn main() -> ExitCode {
@@ -101,53 +55,15 @@ pub fn main() -> ExitCode {
     if let Some(ended) = controllers::main() {
         return ended;
     }
-    let flags: Flags = match command_line::parse(NAME) {
-        Ok(flags) => flags,
-        Err(code) => return code,
-    };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            command_line::complain(NAME, &error);
-            return ExitCode::FAILURE;
-        }
-    };
-    let ended = runtime.block_on(run(&flags));
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        // The reader has closed the pipe and needs no message.
-        Err(Error::Io(_, error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
-        Err(error @ Error::Flags(_)) => {
-            command_line::complain(NAME, &error);
-            ExitCode::from(2)
-        }
-        Err(error) => {
-            command_line::complain(NAME, &error);
-            ExitCode::FAILURE
-        }
+    match command_line::parse(NAME) {
+        Ok(flags) => program::run(NAME, run(&flags)),
+        Err(code) => code,
     }
 }
 
-/// The signals that end this process.
-struct Signals(Vec<Signal>);
-
-impl Signals {
-    fn new() -> Result<Self, Error> {
-        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let signals: io::Result<Vec<Signal>> = kinds.into_iter().map(signal).collect();
-        signals.map(Self).map_err(|e| Error::Io("cannot listen for signals", e))
-    }
-
-    async fn next(&mut self) {
-        let all = self.0.iter_mut().map(|signal| Box::pin(signal.recv()));
-        futures::future::select_all(all).await;
-    }
-}
-
-async fn run(flags: &Flags) -> Result<(), Error> {
+async fn run(flags: &Flags) -> Result<()> {
     let mut signals = Signals::new()?;
-    let chosen = flags.chosen().map_err(Error::Flags)?;
+    let chosen = flags.chosen().map_err(WrongUsage)?;
     let is_server_alone = flags.bare && flags.nodes() == 0 && chosen.is_empty();
     let live = !flags.plain && !flags.exit_when_done && !flags.stuck && !is_server_alone;
     let live = live && io::stdout().is_terminal() && io::stdin().is_terminal();
@@ -182,6 +98,6 @@ async fn run(flags: &Flags) -> Result<(), Error> {
     shown
 }
 
-fn print(text: &str) -> Result<(), Error> {
-    writeln!(io::stdout(), "{text}").map_err(|e| Error::Io("cannot write to stdout", e))
+fn print(text: &str) -> Result<()> {
+    writeln!(io::stdout(), "{text}").context("cannot write to stdout")
 }

@@ -1,104 +1,51 @@
 use crate::world::*;
 
-/// Returns the hinted zone and node of each endpoint.
-async fn hints(world: &World) -> Vec<(Value, Value)> {
+const MODE: &str = "service.kubernetes.io/topology-mode";
+
+/// Returns the hinted zone of each endpoint; empty if there is no hint.
+async fn hinted_zones(world: &World) -> Vec<String> {
     let slice = only_slice(world).await;
-    let name = |of: &Value, field: &str| of["hints"][field][0]["name"].clone();
-    endpoints_in(&slice).iter().map(|e| (name(e, "forZones"), name(e, "forNodes"))).collect()
-}
-
-fn all(pairs: &[(&str, &str)]) -> Vec<(Value, Value)> {
-    let value = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };
-    pairs.iter().map(|(zone, node)| (value(zone), value(node))).collect()
-}
-
-fn auto() -> Value {
-    let mut service = web_service(json!({}));
-    service["metadata"]["annotations"] = json!({"service.kubernetes.io/topology-mode": "Auto"});
-    service
-}
-
-/// ENDPOINTSLICE-39.
-#[tokio::test(start_paused = true)]
-async fn endpoints_are_hinted_to_their_zone_or_node() {
-    let world = world_with_service(json!({"trafficDistribution": "PreferSameZone"})).await;
-    let prefer = async |distribution: Value| {
-        world.patch("services", "web", json!({"spec": {"trafficDistribution": distribution}})).await;
-        world.wait(1).await;
+    let zone = |endpoint: &Value| {
+        assert!(endpoint["hints"]["forNodes"].is_null(), "{endpoint}");
+        text(&endpoint["hints"]["forZones"][0], "name").to_owned()
     };
-    create_pods(&world, 0..2).await;
-    world.wait(2).await;
-    assert_eq!(hints(&world).await, all(&[("z0", ""), ("z1", "")]));
-    prefer(json!("PreferSameNode")).await;
-    assert_eq!(hints(&world).await, all(&[("z0", "n0"), ("z1", "n1")]));
-    set_pod_ready(&world, 1, false).await;
-    world.wait(1).await;
-    assert_eq!(hints(&world).await, all(&[("z0", "n0"), ("", "")]), "only ready endpoints");
-    prefer(Value::Null).await;
-    assert_eq!(hints(&world).await, all(&[("", ""), ("", "")]));
+    endpoints_in(&slice).iter().map(zone).collect()
 }
 
-/// ENDPOINTSLICE-43, ENDPOINTSLICE-45, ENDPOINTSLICE-82.
+/// ENDPOINTSLICE-39, ENDPOINTSLICE-42, ENDPOINTSLICE-43, ENDPOINTSLICE-44, ENDPOINTSLICE-45, ENDPOINTSLICE-82.
 #[tokio::test(start_paused = true)]
-async fn zones_get_endpoints_in_proportion_to_their_capacity() {
+async fn zones_get_endpoints_in_proportion_to_their_capacity_while_that_is_possible() {
     let world = start(cluster()).await;
-    world.create(auto()).await;
-    for index in [0, 2, 4, 1] {
+    world.create(merged(web_service(json!({})), json!({"metadata": {"annotations": {MODE: "Auto"}}}))).await;
+    create_pod(&world, 0).await;
+    world.wait(2).await;
+    assert_eq!(hinted_zones(&world).await, [""]);
+    world.assert_event("Warning TopologyAwareHintsDisabled Insufficient number of endpoints (1 endpoints, 2 zones), addressType: IPv4").await;
+    for index in [2, 4, 1] {
         create_pod(&world, index).await;
     }
     world.wait(2).await;
-    let mut zones: Vec<Value> = hints(&world).await.into_iter().map(|(zone, _)| zone).collect();
-    zones.sort_by_key(ToString::to_string);
+    let mut zones = hinted_zones(&world).await;
+    zones.sort();
     assert_eq!(zones, ["z0", "z0", "z1", "z1"], "z1 gets one of z0's");
-    let expected = "Normal TopologyAwareHintsEnabled Topology Aware Hints has been enabled, addressType: IPv4";
-    world.assert_event(expected).await;
+    world
+        .assert_event("Normal TopologyAwareHintsEnabled Topology Aware Hints has been enabled, addressType: IPv4")
+        .await;
     let before = slice_write_count(&world);
-    world.patch("services", "web", json!({"metadata": {"annotations": {"note": "1"}}})).await;
+    world.touch_subject().await;
     world.wait(2).await;
     assert_eq!(slice_write_count(&world), before, "correct hints stay");
-}
-
-/// ENDPOINTSLICE-43, ENDPOINTSLICE-45.
-#[tokio::test(start_paused = true)]
-async fn too_few_endpoints_have_no_hints() {
-    let world = start(cluster()).await;
-    world.create(auto()).await;
-    create_pod(&world, 0).await;
-    world.wait(2).await;
-    assert_eq!(hints(&world).await, all(&[("", "")]));
-    let expected =
-        "Warning TopologyAwareHintsDisabled Insufficient number of endpoints (1 endpoints, 2 zones), addressType: IPv4";
-    world.assert_event(expected).await;
-}
-
-/// ENDPOINTSLICE-42, ENDPOINTSLICE-44, ENDPOINTSLICE-45.
-#[tokio::test(start_paused = true)]
-async fn hints_follow_the_nodes() {
-    let world = start(cluster()).await;
-    world.create(auto()).await;
-    create_pods(&world, 0..4).await;
-    world.wait(2).await;
-    assert_eq!(hints(&world).await, all(&[("z0", ""), ("z1", ""), ("z0", ""), ("z1", "")]));
+    for (mode, hints) in [(json!(null), 0), (json!("Auto"), 4)] {
+        world.patch("services", "web", json!({"metadata": {"annotations": {MODE: mode}}})).await;
+        world.wait(1).await;
+        assert_eq!(hinted_zones(&world).await.iter().filter(|zone| !zone.is_empty()).count(), hints);
+    }
+    world
+        .assert_event("Warning TopologyAwareHintsDisabled Topology Aware Hints has been disabled, addressType: IPv4")
+        .await;
     put_node(&world, 1, "False").await;
     put_node(&world, 3, "False").await;
     world.wait(2).await;
-    assert_eq!(hints(&world).await, all(&[("", ""), ("", ""), ("", ""), ("", "")]), "one zone is left");
-    let expected = "Warning TopologyAwareHintsDisabled Insufficient Node information";
-    world.assert_event(expected).await;
-}
-
-/// ENDPOINTSLICE-39, ENDPOINTSLICE-45.
-#[tokio::test(start_paused = true)]
-async fn removing_the_annotation_removes_the_hints() {
-    let world = start(cluster()).await;
-    world.create(auto()).await;
-    create_pods(&world, 0..2).await;
-    world.wait(2).await;
-    world
-        .patch("services", "web", json!({"metadata": {"annotations": {"service.kubernetes.io/topology-mode": null}}}))
-        .await;
-    world.wait(1).await;
-    assert_eq!(hints(&world).await, all(&[("", ""), ("", "")]));
-    let expected = "Warning TopologyAwareHintsDisabled Topology Aware Hints has been disabled, addressType: IPv4";
-    world.assert_event(expected).await;
+    assert_eq!(hinted_zones(&world).await, [""; 4], "one zone is left");
+    world.assert_event("Warning TopologyAwareHintsDisabled Insufficient Node information").await;
 }

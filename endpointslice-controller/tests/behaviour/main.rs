@@ -8,6 +8,7 @@ mod loops;
 mod mirrored;
 mod neighbours;
 mod requests;
+mod scenes;
 mod shadow;
 mod slices;
 mod trouble;

@@ -32,37 +32,37 @@ async fn hostile_services_cost_their_neighbours_nothing() {
 /// Creates fifty Services with Pods, with or without hostile ones. One Pod of each becomes unready and is then relabelled.
 async fn observe(beside_hostile: bool) -> Observed {
     let world = start(cluster()).await;
-    world.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOSTILE}})).await;
+    world.create(namespace(HOSTILE)).await;
     world.wait(1).await;
     let observation = Observation::begin(&world);
     if beside_hostile {
         add_hostile(&world).await;
     }
     for number in 0..ORDINARY {
-        world
-            .create(merged(
-                web_service(json!({"selector": {"app": format!("web-{number}")}})),
-                json!({"metadata": {"name": format!("web-{number}")}}),
-            ))
-            .await;
+        let app = format!("web-{number}");
+        let service = web_service(json!({"selector": {"app": app}}));
+        world.create(merged(service, json!({"metadata": {"name": app}}))).await;
         rest(&world).await;
         for index in [number, ORDINARY + number] {
-            let labels = json!({"app": format!("web-{number}")});
-            add_pod(&world, NAMESPACE, &format!("p{index:03}"), &labels, 1, index).await;
+            let pod = format!("p{index:03}");
+            add_pod(&world, NAMESPACE, &pod, &app, index).await;
+            rest(&world).await;
+            report(&world, NAMESPACE, &pod, &format!("10.1.{}.{}", index / 250, index % 250 + 1), true).await;
             rest(&world).await;
         }
     }
     until_ready(&world, 2, 2).await;
     for number in 0..ORDINARY {
         if beside_hostile && number < CHANGES {
-            set_ready(&world, HOSTILE, &format!("crowd-{:04}", number * PODS / CHANGES), false).await;
+            let index = number * PODS / CHANGES;
+            report(&world, HOSTILE, &format!("crowd-{index:04}"), &hostile_address(index), false).await;
         }
         set_pod_ready(&world, number, false).await;
         rest(&world).await;
     }
     until_ready(&world, 2, 1).await;
     for number in 0..ORDINARY {
-        world.patch("pods", &format!("p{number:03}"), json!({"metadata": {"labels": {"app": "gone"}}})).await;
+        world.label("pods", &format!("p{number:03}"), json!({"app": "gone"})).await;
         rest(&world).await;
     }
     until_ready(&world, 1, 1).await;
@@ -80,43 +80,33 @@ async fn rest(world: &World) {
 
 /// Waits until each ordinary Service has `all` endpoints in its slices, and `ready` ready ones in its slices and Endpoints.
 async fn until_ready(world: &World, all: usize, ready: usize) {
-    for _ in 0..600 {
-        world.wait(0.1).await;
-        let (mut found, mut in_slices, mut in_endpoints) = (0, 0, 0);
-        for slice in world.list(SLICES).await {
-            found += endpoints_in(&slice).len();
-            in_slices += endpoints_in(&slice).iter().filter(|endpoint| endpoint["conditions"]["ready"] == true).count();
-        }
-        for object in world.list("endpoints").await {
-            let subsets = object["subsets"].as_array().cloned().unwrap_or_default();
-            in_endpoints +=
-                subsets.iter().filter_map(|subset| Some(subset["addresses"].as_array()?.len())).sum::<usize>();
-        }
-        if found == all * ORDINARY && in_slices == ready * ORDINARY && in_endpoints == ready * ORDINARY {
-            return;
-        }
-    }
-    panic!("no progress");
+    let is_done = async || {
+        let endpoints: Vec<Value> = world.list(SLICES).await.iter().flat_map(endpoints_in).collect();
+        let ready_endpoints = endpoints.iter().filter(|endpoint| endpoint["conditions"]["ready"] == true).count();
+        let objects = world.list("endpoints").await;
+        let subsets = objects.iter().filter_map(|object| object["subsets"].as_array()).flatten();
+        let addresses: usize = subsets.filter_map(|subset| Some(subset["addresses"].as_array()?.len())).sum();
+        [endpoints.len(), ready_endpoints, addresses] == [all, ready, ready].map(|count| count * ORDINARY)
+    };
+    world.wait(0.1).await;
+    world.until(60, is_done).await;
 }
 
-async fn set_ready(world: &World, namespace: &str, name: &str, ready: bool) {
+async fn add_pod(world: &World, namespace: &str, name: &str, app: &str, index: usize) {
+    let pod = with_spec(orphan_pod(name, app), json!({"nodeName": format!("n{}", index % 4)}));
+    world.create(merged(pod, json!({"metadata": {"namespace": namespace}}))).await;
+}
+
+/// Writes the status of a Pod with this address, as its kubelet does.
+async fn report(world: &World, namespace: &str, name: &str, ip: &str, ready: bool) {
     let conditions = json!([{"type": "Ready", "status": if ready { "True" } else { "False" },
         "lastTransitionTime": "2026-03-01T10:00:00Z"}]);
-    let patch = json!({"status": {"conditions": conditions}});
-    world.sandbox.merge("pods", Some(namespace), name, Some("status"), patch).await.unwrap();
+    let status = json!({"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": conditions});
+    world.sandbox.merge("pods", Some(namespace), name, Some("status"), json!({ "status": status })).await.unwrap();
 }
 
-async fn add_pod(world: &World, namespace: &str, name: &str, labels: &Value, network: usize, index: usize) {
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace, "labels": labels},
-        "spec": {"nodeName": format!("n{}", index % 4), "containers": [{"name": "c", "image": "img:1"}]}});
-    world.create(pod).await;
-    if namespace == NAMESPACE {
-        rest(world).await;
-    }
-    let ip = format!("10.{network}.{}.{}", index / 250, index % 250 + 1);
-    let status = json!({"status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
-        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-03-01T10:00:00Z"}]}});
-    world.sandbox.merge("pods", Some(namespace), name, Some("status"), status).await.unwrap();
+fn hostile_address(index: usize) -> String {
+    format!("10.3.{}.{}", index / 250, index % 250 + 1)
 }
 
 /// Creates two Services that select thousands of Pods with a hundred ports, and one with thousands of mirrored addresses. The
@@ -137,16 +127,16 @@ async fn add_hostile(world: &World) {
         world.create(service).await;
     }
     for index in 0..PODS {
-        let labels = json!({"app": "crowd"});
-        add_pod(world, HOSTILE, &format!("crowd-{index:04}"), &labels, 3, index).await;
+        let pod = format!("crowd-{index:04}");
+        add_pod(world, HOSTILE, &pod, "crowd", index).await;
+        report(world, HOSTILE, &pod, &hostile_address(index), true).await;
     }
     let addresses: Vec<Value> =
         (0..ADDRESSES).map(|n| json!({"ip": format!("10.4.{}.{}", n / 250, n % 250 + 1)})).collect();
     let ports: Vec<Value> = (0..PORTS).map(|n| json!({"name": format!("port-{n}"), "port": 8000 + n})).collect();
-    world
-        .create(json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "mirrored", "namespace": HOSTILE},
-            "subsets": [{"addresses": addresses, "ports": ports}]}))
-        .await;
+    let subsets = json!([{"addresses": addresses, "ports": ports}]);
+    let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": subsets});
+    world.create(merged(endpoints, json!({"metadata": {"name": "mirrored", "namespace": HOSTILE}}))).await;
 }
 
 /// Checks that the hostile Services have their endpoints too, instead of being skipped.

@@ -5,10 +5,8 @@ use crate::world::*;
 /// ENDPOINTSLICE-9, ENDPOINTSLICE-74.
 #[tokio::test(start_paused = true)]
 async fn shadow_mode_decides_a_batch_after_its_period_and_writes_nothing() {
-    let batch = TunableValue::Duration(Duration::from_secs(10));
-    let settings =
-        OperatorSettings::new().with_shadow_mode(true).with_tunable("endpointslice-updates-batch-period", batch);
-    let world = start(cluster().settings(settings)).await;
+    let batch = in_seconds(10);
+    let world = start(cluster().shadow().tunable("endpointslice-updates-batch-period", batch)).await;
     world.create(web_service(json!({}))).await;
     world.wait(1).await;
     // Ignores the plans of the Endpoints loop, which has the same key and no batch period.

@@ -32,38 +32,19 @@ async fn a_create_that_never_arrived_does_not_block_its_service() {
     assert_eq!(ready.iter().filter(|ready| **ready == json!(false)).count(), 1, "the unready Pod is marked soon");
 }
 
-/// ENDPOINTSLICE-32, ENDPOINTSLICE-64.
+/// ENDPOINTSLICE-32, ENDPOINTSLICE-64, ENDPOINTSLICE-81.
 #[tokio::test(start_paused = true)]
-async fn a_refused_deletion_is_retried() {
-    let world = world_with_service(json!({})).await;
-    world.wait(2).await;
-    world.fault(rule(Action::Conflict, "delete", "endpointslices").times(1));
-    delete_path(&world, "/api/v1/namespaces/NS/services/web").await;
-    let service = world.create(web_service(json!({}))).await;
-    world.wait(10).await;
-    let slice = only_slice(&world).await;
-    assert_eq!(slice["metadata"]["ownerReferences"][0]["uid"], service["metadata"]["uid"]);
-}
-
-/// ENDPOINTSLICE-17.
-#[tokio::test(start_paused = true)]
-async fn a_pod_with_an_address_and_no_node_is_omitted_unless_all_are_published() {
-    let world = world_with_service(json!({})).await;
-    world
-        .create(merged(
-            web_service(json!({"publishNotReadyAddresses": true})),
-            json!({"metadata": {"name": "published"}}),
-        ))
-        .await;
-    create_pod(&world, 0).await;
-    create_pod_with(&world, 1, json!({"nodeName": null}), true).await;
-    world.wait(3).await;
-    let slices = world.list(SLICES).await;
-    let of = |service: &str| {
-        let own = |slice: &&Value| slice["metadata"]["labels"]["kubernetes.io/service-name"] == service;
-        slices.iter().filter(own).flat_map(pod_names_in).collect::<Vec<_>>()
-    };
-    assert_eq!((of("web"), of("published")), (vec!["p000".to_owned()], vec!["p000".to_owned(), "p001".to_owned()]));
+async fn a_recreated_service_has_its_own_slices_even_if_a_deletion_is_refused() {
+    for refused in [0, 1] {
+        let world = world_with_service(json!({})).await;
+        world.wait(2).await;
+        world.fault(rule(Action::Conflict, "delete", "endpointslices").times(refused));
+        delete_path(&world, "/api/v1/namespaces/NS/services/web").await;
+        let service = world.create(web_service(json!({}))).await;
+        world.wait(if refused == 0 { 3 } else { 10 }).await;
+        let owner = &only_slice(&world).await["metadata"]["ownerReferences"][0];
+        assert_eq!(owner["uid"], service["metadata"]["uid"], "{refused} deletions are refused");
+    }
 }
 
 /// ENDPOINTSLICE-68.
@@ -76,11 +57,8 @@ async fn no_sync_decides_before_the_cache_shows_own_writes() {
         create_pod(&world, index).await;
         world.wait(3).await;
     }
-    assert!(
-        slice_write_count(&world) <= 2,
-        "each write must be in the cache before the next: {}",
-        slice_write_count(&world)
-    );
+    let writes = slice_write_count(&world);
+    assert!(writes <= 2, "each write must be in the cache before the next: {writes}");
     world.release("endpointslices");
     world.wait(60).await;
     assert_eq!(pod_names_in(&only_slice(&world).await), ["p000", "p001", "p002"]);
@@ -91,13 +69,11 @@ async fn no_sync_decides_before_the_cache_shows_own_writes() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_reported_and_retried() {
     let world = start(cluster()).await;
-    world.fault(rule(Action::Invalid, "create", "endpointslices"));
-    world.create(web_service(json!({}))).await;
-    world.wait(20).await;
-    world.assert_event("Warning FailedToUpdateEndpointSlices Error updating Endpoint Slices for Service shop/web: failed to create EndpointSlice for Service shop/web: ").await;
-    world.assert_count("create", SLICES, 3..=6);
-    world.clear_faults();
-    world.wait(60).await;
+    let create = world.create(web_service(json!({})));
+    let event = "Warning FailedToUpdateEndpointSlices Error updating Endpoint Slices for Service shop/web: failed to create \
+        EndpointSlice for Service shop/web: ";
+    let refused = (Action::Invalid, "create", "endpointslices");
+    conformance::refusals_back_off(&world, refused, create, 3..=6, event, async || {}).await;
     assert_eq!(slice_sizes(&world).await, [0]);
 }
 
@@ -116,18 +92,6 @@ async fn a_pod_on_an_unknown_node_is_omitted_until_the_node_is_known() {
     assert_eq!(pod_names_in(&only_slice(&world).await), ["p000", "p001"]);
 }
 
-/// ENDPOINTSLICE-32, ENDPOINTSLICE-81.
-#[tokio::test(start_paused = true)]
-async fn a_recreated_service_has_its_own_slices() {
-    let world = world_with_service(json!({})).await;
-    world.wait(2).await;
-    delete_path(&world, "/api/v1/namespaces/NS/services/web").await;
-    let service = world.create(web_service(json!({}))).await;
-    world.wait(3).await;
-    let slice = only_slice(&world).await;
-    assert_eq!(slice["metadata"]["ownerReferences"][0]["uid"], service["metadata"]["uid"]);
-}
-
 /// ENDPOINTSLICE-66.
 #[tokio::test(start_paused = true)]
 async fn a_terminating_namespace_costs_few_requests() {
@@ -138,7 +102,7 @@ async fn a_terminating_namespace_costs_few_requests() {
     delete_path(&world, "/api/v1/namespaces/NS").await;
     world.wait(30).await;
     assert!(world.list(SLICES).await.is_empty());
-    assert!(world.count("create", SLICES) <= 3, "{}", world.count("create", SLICES));
+    world.assert_count("create", SLICES, ..=3);
 }
 
 /// ENDPOINTSLICE-64.

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use common::{controller::Decision, intern::Labels, selector_index::SelectorIndex};
 use endpointslice_controller::{
-    endpoints::{self, EndpointsController, decide::ServiceWithPods as OfService},
+    endpoints::{
+        EndpointsController,
+        decide::{self as endpoints, Plan::WriteIfNeeded, ServiceWithPods},
+    },
     memory::{InSyncVersions, ServiceMemory},
     objects::{Endpoints, NameSortedPods, Pod, Service, Slice},
     plan::{SliceDraft, SliceWrites},
@@ -19,12 +22,6 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::METER;
-
-/// Returns the bytes that `work` allocates, including those that it frees again.
-fn allocated<T>(work: impl FnOnce() -> T) -> (usize, T) {
-    let (out, total) = METER.total(work);
-    (total, out)
-}
 
 fn service() -> Service {
     serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "ns", "uid": "s"},
@@ -111,27 +108,24 @@ impl World {
 fn allocated_for_one_change(pods: usize) -> [usize; 4] {
     let mut world = World::new(pods);
     let unchanged = world.snapshot();
-    let (for_nothing, plan) = allocated(|| decide(&unchanged));
+    let (plan, for_nothing) = METER.total(|| decide(&unchanged));
     assert!(plan.slice_writes.iter().all(SliceWrites::is_empty));
     let changed = pod(234, false);
     let before = Arc::clone(&world.pods[234]);
-    let (for_event, concerned) = allocated(|| world.index.add_or_replace_object(Some(&before), &changed));
+    let (concerned, for_event) = METER.total(|| world.index.add_or_replace_object(Some(&before), &changed));
     assert_eq!(concerned.1.len(), 1);
-    let (for_list, _) = allocated(|| pods_of(&world.index, &world.service));
+    let (_, for_list) = METER.total(|| pods_of(&world.index, &world.service));
     let one = world.snapshot();
-    let (for_one, plan) = allocated(|| decide(&one));
+    let (plan, for_one) = METER.total(|| decide(&one));
+    let writes = &plan.slice_writes[0];
     assert_eq!(
-        (
-            plan.slice_writes[0].slices_to_create.len(),
-            plan.slice_writes[0].slices_to_update.len(),
-            plan.slice_writes[0].slices_to_delete.len()
-        ),
-        (0, 1, 0)
+        [writes.slices_to_create.len(), writes.slices_to_update.len(), writes.slices_to_delete.len()],
+        [0, 1, 0]
     );
-    let (with_forecast, _) = allocated(|| Decision::<SliceController>::with_forecast(&one, Timestamp::UNIX_EPOCH));
+    let (_, with_forecast) = METER.total(|| Decision::<SliceController>::with_forecast(&one, Timestamp::UNIX_EPOCH));
     assert!(with_forecast < for_one + 5_000, "a forecast builds no slice: {with_forecast} bytes, {for_one} without");
-    let (with_forecast, _) =
-        allocated(|| Decision::<SliceController>::with_forecast(&unchanged, Timestamp::UNIX_EPOCH));
+    let (_, with_forecast) =
+        METER.total(|| Decision::<SliceController>::with_forecast(&unchanged, Timestamp::UNIX_EPOCH));
     assert!(
         with_forecast < for_nothing + 2_000,
         "nor in a sync without changes: {with_forecast} bytes, {for_nothing} without"
@@ -157,51 +151,41 @@ fn a_change_of_one_pod_costs_the_same_in_a_large_service() {
 fn endpoints_that_are_as_wanted_are_not_built_again() {
     let service = Arc::new(service());
     let pods: NameSortedPods = (0..1_000).map(|n| pod(n, true)).collect();
-    let snapshot = |pods: &NameSortedPods, seen, settled, endpoints: &Arc<Endpoints>| endpoints::decide::Snapshot {
-        key: service.metadata.key(),
-        service_with_pods: Some(OfService {
-            service: Arc::clone(&service),
-            pods: pods.clone(),
-            synced_state: seen,
-            in_sync_versions: settled,
-        }),
-        endpoints: Some(Arc::clone(endpoints)),
+    let snapshot = |pods: &NameSortedPods, synced_state, in_sync_versions, endpoints: &Arc<Endpoints>| {
+        let (service, pods) = (Arc::clone(&service), pods.clone());
+        let key = service.metadata.key();
+        let service_with_pods = Some(ServiceWithPods { service, pods, synced_state, in_sync_versions });
+        endpoints::Snapshot { key, service_with_pods, endpoints: Some(Arc::clone(endpoints)) }
     };
     let mut there: Endpoints =
         serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "ns", "uid": "e"}})).unwrap();
-    let endpoints::decide::Plan::WriteIfNeeded(wanted) =
-        endpoints::decide::decide(&snapshot(&pods, None, None, &Arc::new(there.clone())))
-    else {
-        panic!("the Endpoints are empty");
-    };
+    let first = endpoints::decide(&snapshot(&pods, None, None, &Arc::new(there.clone())));
+    let WriteIfNeeded(wanted) = first else { panic!("the Endpoints are empty") };
     assert!(wanted.is_write_needed);
     (there.metadata.labels, there.subsets) = (wanted.labels, wanted.subsets);
     let there = Arc::new(there);
-    let (for_all, plan) = allocated(|| endpoints::decide::decide(&snapshot(&pods, None, None, &there)));
-    let endpoints::decide::Plan::WriteIfNeeded(wanted) = plan else { panic!("there was no sync before") };
+    let (plan, for_all) = METER.total(|| endpoints::decide(&snapshot(&pods, None, None, &there)));
+    let WriteIfNeeded(wanted) = plan else { panic!("there was no sync before") };
     assert!(!wanted.is_write_needed && for_all > 100 * 1_000, "all are built, and compared: {for_all} bytes");
 
     let (seen, settled) = (Some(Arc::new(wanted.synced_state)), Some(InSyncVersions::new(&service, &there)));
-    let (for_nothing, plan) =
-        allocated(|| endpoints::decide::decide(&snapshot(&pods, seen.clone(), settled.clone(), &there)));
-    assert!(matches!(plan, endpoints::decide::Plan::Unchanged(_)));
+    let again = |pods: &NameSortedPods, there: &Arc<Endpoints>| snapshot(pods, seen.clone(), settled.clone(), there);
+    let (plan, for_nothing) = METER.total(|| endpoints::decide(&again(&pods, &there)));
+    assert!(matches!(plan, endpoints::Plan::Unchanged(_)));
     assert!(for_nothing < 200, "a sync without changes allocates {for_nothing} bytes");
-    let snapshot_of_nothing = snapshot(&pods, seen.clone(), settled.clone(), &there);
-    let (with_forecast, _) =
-        allocated(|| Decision::<EndpointsController>::with_forecast(&snapshot_of_nothing, Timestamp::UNIX_EPOCH));
+    let unchanged = again(&pods, &there);
+    let forecast = || Decision::<EndpointsController>::with_forecast(&unchanged, Timestamp::UNIX_EPOCH);
+    let (_, with_forecast) = METER.total(forecast);
     assert_eq!(with_forecast, for_nothing, "neither the forecast of a quiet sync nor its account allocates anything");
 
     // With a different list of Pods, or a different version of an object, the sync compares all endpoints.
     let others: NameSortedPods = pods.iter().cloned().collect();
-    assert!(matches!(
-        endpoints::decide::decide(&snapshot(&others, seen.clone(), settled.clone(), &there)),
-        endpoints::decide::Plan::WriteIfNeeded(_)
-    ));
+    assert!(matches!(endpoints::decide(&again(&others, &there)), WriteIfNeeded(_)));
     let mut changed = Endpoints::clone(&there);
     changed.metadata.resource_version = common::meta::ResourceVersion::parse("7");
     changed.subsets.clear();
-    let plan = endpoints::decide::decide(&snapshot(&pods, seen, settled, &Arc::new(changed)));
-    assert!(matches!(plan, endpoints::decide::Plan::WriteIfNeeded(wanted) if wanted.is_write_needed));
+    let plan = endpoints::decide(&again(&pods, &Arc::new(changed)));
+    assert!(matches!(plan, WriteIfNeeded(wanted) if wanted.is_write_needed));
 }
 
 /// Runs the tests one after the other, because allocations are counted for the whole process.

@@ -21,7 +21,7 @@ use endpointslice_controller::{
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use testkit::bounds::read;
+use testkit::bounds::{any_of, read};
 
 use crate::METER;
 
@@ -35,39 +35,25 @@ const EACH_MIRRORED: usize = 1536;
 const BESIDES: usize = 1 << 20;
 
 fn number() -> impl Strategy<Value = Value> {
-    prop::sample::select(vec![json!(0), json!(80), json!(65535), json!(-1), json!(i32::MAX), json!(null)])
+    any_of(&[json!(0), json!(80), json!(65535), json!(-1), json!(i32::MAX), json!(null)])
 }
 
 fn target() -> impl Strategy<Value = Value> {
-    prop::sample::select(vec![
-        json!("http"),
-        json!("none"),
-        json!(8080),
-        json!(0),
-        json!(-1),
-        json!("70000"),
-        json!(null),
-    ])
+    any_of(&[json!("http"), json!("none"), json!(8080), json!(0), json!(-1), json!("70000"), json!(null)])
 }
 
 /// Generates a text of up to 256 KiB, the limit for annotations.
 fn text() -> impl Strategy<Value = String> {
-    prop::sample::select(vec![0usize, 1, 63, 1000, 256 << 10]).prop_map(|length| "x".repeat(length))
+    any_of(&[0usize, 1, 63, 1000, 256 << 10]).prop_map(|length| "x".repeat(length))
 }
 
 fn any_service() -> impl Strategy<Value = Value> {
-    let ports = (prop::sample::select(vec![0usize, 1, 2, 100, 1000, 10_000]), number(), target(), any::<bool>());
-    let kind = prop::sample::select(vec!["ClusterIP", "ExternalName", "LoadBalancer", "", "odd"]);
-    let families =
-        prop::sample::select(vec![json!(["IPv4"]), json!(["IPv6", "IPv4"]), json!([]), json!(null), json!(["odd"])]);
-    let distribution = prop::sample::select(vec![
-        json!(null),
-        json!("PreferSameZone"),
-        json!("PreferSameNode"),
-        json!("PreferClose"),
-        json!("odd"),
-    ]);
-    let cluster_ip = prop::sample::select(vec!["10.0.0.1", "None", ""]);
+    let ports = (any_of(&[0usize, 1, 2, 100, 1000, 10_000]), number(), target(), any::<bool>());
+    let kind = any_of(&["ClusterIP", "ExternalName", "LoadBalancer", "", "odd"]);
+    let families = any_of(&[json!(["IPv4"]), json!(["IPv6", "IPv4"]), json!([]), json!(null), json!(["odd"])]);
+    let distribution =
+        any_of(&[json!(null), json!("PreferSameZone"), json!("PreferSameNode"), json!("PreferClose"), json!("odd")]);
+    let cluster_ip = any_of(&["10.0.0.1", "None", ""]);
     (ports, kind, families, distribution, cluster_ip, text(), any::<bool>()).prop_map(
         |((ports, number, target, same_names), kind, families, distribution, cluster_ip, text, publish)| {
             let port = |n: usize| {
@@ -85,10 +71,10 @@ fn any_service() -> impl Strategy<Value = Value> {
 }
 
 fn any_pod() -> impl Strategy<Value = Value> {
-    let ip = prop::sample::select(vec!["10.0.0.7", "fd00::7", "", "nonsense", "999.1.1.1"]);
-    let ips = prop::sample::select(vec![0usize, 1, 2, 1000]);
-    let containers = (prop::sample::select(vec![0usize, 1, 50]), prop::sample::select(vec![0usize, 1, 40]), number());
-    let phase = prop::sample::select(vec!["Running", "Succeeded", "Pending", "odd"]);
+    let ip = any_of(&["10.0.0.7", "fd00::7", "", "nonsense", "999.1.1.1"]);
+    let ips = any_of(&[0usize, 1, 2, 1000]);
+    let containers = (any_of(&[0usize, 1, 50]), any_of(&[0usize, 1, 40]), number());
+    let phase = any_of(&["Running", "Succeeded", "Pending", "odd"]);
     (ip, ips, containers, phase, any::<bool>(), text(), 0..4u8).prop_map(
         |(ip, ips, (containers, ports, number), phase, ready, text, node)| {
             let port = |n: usize| json!({"name": if n == 0 { "http".to_owned() } else { format!("p{n}") }, "containerPort": number});
@@ -104,7 +90,7 @@ fn any_pod() -> impl Strategy<Value = Value> {
 
 /// Generates 30 or 500 Pods with an address and the named port `http`, which has a different number on each Pod.
 fn pods_that_differ() -> impl Strategy<Value = Vec<Value>> {
-    prop::sample::select(vec![30usize, 500]).prop_map(|pods| (0..pods).map(pod_with_its_own_number).collect())
+    any_of(&[30usize, 500]).prop_map(|pods| (0..pods).map(pod_with_its_own_number).collect())
 }
 
 fn pod_with_its_own_number(n: usize) -> Value {
@@ -167,7 +153,7 @@ proptest! {
     fn deciding_allocates_in_proportion_to_the_service_and_its_pods(
         service in any_service(),
         pods in prop_oneof![2 => prop::collection::vec(any_pod(), 0..30), 1 => pods_that_differ()],
-        max_endpoints_per_slice in prop::sample::select(vec![1usize, 3, 100, 1000]),
+        max_endpoints_per_slice in any_of(&[1usize, 3, 100, 1000]),
     ) {
         for (allocated, limit) in allocated_and_limit(&service, pods, max_endpoints_per_slice).into_iter().flatten() {
             prop_assert!(allocated <= limit, "{allocated} bytes are allocated, {limit} are allowed");
@@ -190,8 +176,8 @@ fn ten_thousand_ports_on_five_hundred_pods_that_differ_are_not_multiplied_out() 
 type Shape = (usize, usize, usize, usize);
 
 fn any_shape() -> impl Strategy<Value = Shape> {
-    let ports = prop::sample::select(vec![0usize, 1, 2, 100, 3000]);
-    let addresses = prop::sample::select(vec![0usize, 1, 2, 100, 3000]);
+    let ports = any_of(&[0usize, 1, 2, 100, 3000]);
+    let addresses = any_of(&[0usize, 1, 2, 100, 3000]);
     (0..50usize, ports, 0..50usize, addresses)
 }
 
@@ -208,7 +194,7 @@ proptest! {
 
     fn mirroring_allocates_in_proportion_to_the_endpoints(
         subsets in prop::collection::vec((any_shape(), any::<bool>()), 0..30),
-        max_endpoints_per_subset in prop::sample::select(vec![1usize, 1000]),
+        max_endpoints_per_subset in any_of(&[1usize, 1000]),
     ) {
         let addresses: usize = subsets.iter().map(|(shape, _)| shape.3).sum();
         let combinations = 2 * subsets.len() + 1;

@@ -101,11 +101,8 @@ fn a_cluster_scoped_owner_may_be_named_from_anywhere() {
     let mut w = World::default();
     w.write_and_observe(&test_object("o").namespace("").kind("Node"));
     for namespace in ["a", "b", ""] {
-        let name = format!("c{namespace}");
-        assert_eq!(
-            w.write_and_observe(&test_object(&name).namespace(namespace).owner_as("Node", "o", "o", false)),
-            [""; 0]
-        );
+        let dependent = test_object(&format!("c{namespace}")).namespace(namespace).owner_as("Node", "o", "o", false);
+        assert_eq!(w.write_and_observe(&dependent), [""; 0], "the reference is valid in namespace {namespace:?}");
     }
 }
 
@@ -253,7 +250,7 @@ fn an_object_recreated_unseen_has_a_new_node() {
 
 /// GC-13.
 #[test]
-fn an_object_removed_while_a_full_set_is_read_hides_no_other() {
+fn an_object_removed_during_a_full_set_does_not_keep_one_that_the_set_lacks() {
     let mut w = World::default();
     let (a, b) = (test_object("a"), test_object("b"));
     w.write_and_observe(&a);

@@ -1,21 +1,18 @@
 //! Servers that fail, and kinds that cannot be watched.
 
-use crate::world::*;
+use crate::{
+    custom::{create_definition, delete_definition},
+    world::*,
+};
 
 /// GC-10, GC-31, GC-63, GC-80.
 #[tokio::test(start_paused = true)]
 async fn a_resource_that_cannot_be_watched_delays_no_other_and_is_reported() {
     let mut w = without_collector().await;
-    let (a, secret) = (
-        create_map(&w, "a", &[]).await,
-        w.create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": NAMESPACE}}))
-            .await,
-    );
-    create_map(&w, "b", &[&a]).await;
+    create_graph(&w, "a; b: a", "ConfigMap").await;
+    let secret = w.create(secret(&[])).await;
     w.create(map("c", &[reference(&secret, false)])).await;
-    for verb in ["list", "watch"] {
-        w.fault(rule(Action::InternalError, verb, "secrets"));
-    }
+    fail(&w, &Action::InternalError, "secrets");
     w.start();
     w.wait(5).await;
     let waiting = w.loops().ready().unwrap_err();
@@ -25,9 +22,8 @@ async fn a_resource_that_cannot_be_watched_delays_no_other_and_is_reported() {
     delete_map(&w, "a", "Background").await;
     w.delete_and_settle("secrets", "s").await;
     assert_eq!(maps(&w).await, ["c"], "an object waits while the objects of its owner's kind are unknown");
-    let text = w.metrics();
-    assert!(text.contains("nonet_gc_resource_failing{group=\"\",resource=\"secrets\"} 1"), "{text}");
-    assert!(text.contains("nonet_gc_resource_failing{group=\"\",resource=\"configmaps\"} 0"), "{text}");
+    let failing = |resource| w.metric(&format!("nonet_gc_resource_failing{{group=\"\",resource=\"{resource}\"}}"));
+    assert_eq!((failing("secrets"), failing(MAPS)), (1, 0));
     w.wait(120).await;
     w.loops().ready().unwrap();
     let troubles = w.loops().troubles().join("\n");
@@ -36,35 +32,26 @@ async fn a_resource_that_cannot_be_watched_delays_no_other_and_is_reported() {
     w.wait(120).await;
     w.settle().await;
     assert_eq!(w.loops().troubles(), [""; 0]);
-    assert_eq!(maps(&w).await, [""; 0]);
+    assert_eq!(graph(&w).await, "");
 }
 
 /// GC-68.
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_to_a_delete_does_no_harm() {
-    let w = with_collector().await;
-    let a = create_map(&w, "a", &[]).await;
-    for n in 0..5 {
-        create_map(&w, &format!("b{n}"), &[&a]).await;
-    }
-    w.settle().await;
+    let w = collector_with("a; b0: a; b1: a; b2: a; b3: a; b4: a").await;
     for action in [Action::CutAfter, Action::CutBefore, Action::Conflict, Action::InternalError, Action::Unavailable] {
         w.fault(rule(action, "delete", MAPS).times(2));
     }
     delete_map_and_settle(&w, "a", "Background").await;
     w.wait(120).await;
-    assert_eq!(maps(&w).await, [""; 0]);
+    assert_eq!(graph(&w).await, "");
 }
 
 /// GC-88.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_is_removed_at_the_fourth_attempt_after_three_conflicts() {
-    let w = with_collector().await;
-    create_map(&w, "a", &[]).await;
-    w.settle().await;
-    let conflicts = rule(Action::Conflict, "patch", MAPS);
-    w.fault(conflicts.times(3));
-    w.clear_log();
+    let w = collector_with("a").await;
+    w.fault(rule(Action::Conflict, "patch", MAPS).times(3));
     delete_map(&w, "a", "Foreground").await;
     // The pauses of 10, 50 and 250 ms are up to a tenth longer.
     w.wait(0.3).await;
@@ -76,12 +63,7 @@ async fn a_finalizer_is_removed_at_the_fourth_attempt_after_three_conflicts() {
 /// GC-28.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_cannot_be_read_does_not_count_as_deleted() {
-    let w = with_collector().await;
-    let mut owner = map("a", &[]);
-    owner["metadata"]["finalizers"] = json!(["example.com/hold"]);
-    let a = w.create(owner).await;
-    create_blocking_map(&w, "b", &[&a]).await;
-    w.settle().await;
+    let w = collector_with("a: held; b: a!").await;
     w.fault(rule(Action::InternalError, "get", MAPS));
     delete_map(&w, "a", "Foreground").await;
     w.wait(600).await;
@@ -95,8 +77,7 @@ async fn an_owner_that_cannot_be_read_does_not_count_as_deleted() {
 #[tokio::test(start_paused = true)]
 async fn failed_discovery_is_retried() {
     let mut w = without_collector().await;
-    let a = create_map(&w, "a", &[]).await;
-    create_map(&w, "b", &[&a]).await;
+    create_graph(&w, "a; b: a", "ConfigMap").await;
     delete_map(&w, "a", "Background").await;
     w.sandbox.faults().go_down_for(Duration::from_secs(20));
     w.start();
@@ -104,7 +85,7 @@ async fn failed_discovery_is_retried() {
     w.loops().ready().unwrap_err();
     w.wait(120).await;
     w.settle().await;
-    assert_eq!(maps(&w).await, [""; 0]);
+    assert_eq!(graph(&w).await, "");
 }
 
 /// GC-64.
@@ -121,9 +102,7 @@ async fn the_collector_is_not_ready_when_nothing_can_be_watched_or_discovered() 
     w.sandbox.faults().come_up();
     w.wait(120).await;
     w.loops().ready().unwrap();
-    for verb in ["list", "watch"] {
-        w.fault(rule(Action::InternalError, verb, ""));
-    }
+    fail(&w, &Action::InternalError, "");
     w.fault(rule(Action::CutWatch, "", ""));
     w.wait(300).await;
     let lost = w.loops().ready().unwrap_err();
@@ -135,20 +114,18 @@ async fn the_collector_is_not_ready_when_nothing_can_be_watched_or_discovered() 
 async fn a_timeout_of_first_full_sets_is_counted_once() {
     const ERRORS: &str = "garbagecollector_controller_resources_sync_error_total";
     let mut w = without_collector().await;
-    for verb in ["list", "watch"] {
-        w.fault(rule(Action::InternalError, verb, "secrets"));
-    }
+    fail(&w, &Action::InternalError, "secrets");
     w.start();
     w.wait(20).await;
     assert_eq!(w.metric(ERRORS), 0);
     w.wait(600).await;
     assert_eq!(w.metric(ERRORS), 1);
-    w.create(crate::custom::definition("Namespaced")).await;
+    create_definition(&w, "Namespaced").await;
     w.wait(600).await;
     assert_eq!(w.metric(ERRORS), 2, "a new resource cannot be read either");
     w.clear_faults();
     w.wait(120).await;
-    w.sandbox.delete("customresourcedefinitions.apiextensions.k8s.io", None, "widgets.example.com").await.unwrap();
+    delete_definition(&w).await;
     w.wait(120).await;
     assert_eq!(w.metric(ERRORS), 2, "all remaining sets are complete");
 }

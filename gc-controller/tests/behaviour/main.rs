@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
-mod background;
 mod custom;
+mod deletion;
 mod faults;
-mod foreground;
-mod orphan;
 mod parked;
 mod references;
-mod standby;
+mod scenes;
 mod world;

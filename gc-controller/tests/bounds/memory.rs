@@ -1,7 +1,7 @@
 //! Memory per object, measured in a separate process so that nothing else allocates.
 
-use common::meta::{Meta, OwnerRef, OwnerRefs, ResourceVersion, Uid};
-use gc_controller::graph::{Graph, MonitorId};
+use common::meta::{Meta, OwnerRef, ResourceVersion, Uid};
+use gc_controller::graph::Graph;
 
 use crate::METER;
 
@@ -9,89 +9,61 @@ use crate::METER;
 const BUDGET: usize = 200;
 const APPLICATIONS: usize = 10_000;
 
-/// A cluster under construction. Each object reaches the graph through the monitor of its kind.
-struct World {
-    graph: Graph,
-    sources: Vec<(&'static str, MonitorId)>,
-    objects: usize,
-    /// Total bytes of the names of all objects.
-    names: usize,
+/// Returns kind and name of each object of an application, and the position of its owner among them: a Deployment with a
+/// ReplicaSet and this many Pods, and with `surroundings` a Service, an EndpointSlice, a ConfigMap and a Secret.
+fn application(number: usize, pods: usize, surroundings: bool) -> Vec<(&'static str, String, Option<usize>)> {
+    let name = format!("frontend-{number:05}");
+    let set = format!("{name}-6d4cf56db6");
+    let mut objects = vec![("Deployment", name.clone(), None), ("ReplicaSet", set.clone(), Some(0))];
+    objects.extend((0..pods).map(|pod| ("Pod", format!("{set}-{pod:05}"), Some(1))));
+    if surroundings {
+        let slice = ("EndpointSlice", format!("{name}-x7k2p"), Some(objects.len()));
+        let config = ("ConfigMap", format!("{name}-config"), None);
+        objects.extend([
+            ("Service", name.clone(), None),
+            slice,
+            config,
+            ("Secret", format!("{name}-credentials"), None),
+        ]);
+    }
+    objects
 }
 
-/// Returns a list with one owner reference: a controller reference that blocks the owner's deletion.
-fn owner(kind: &str, name: &str, uid: &Uid) -> OwnerRefs {
-    let reference = OwnerRef {
-        api_version: "apps/v1".into(),
-        kind: kind.into(),
-        name: name.into(),
-        uid: uid.clone(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    };
-    vec![reference].into()
-}
-
-impl World {
-    fn new() -> Self {
-        let mut graph = Graph::default();
-        let kinds = ["Deployment", "ReplicaSet", "Pod", "Service", "EndpointSlice", "ConfigMap", "Secret"];
-        let sources = kinds.iter().map(|kind| (*kind, graph.add_monitor("v1", kind))).collect();
-        Self { graph, sources, objects: 0, names: 0 }
-    }
-
-    /// Lets a monitor see an object, and returns its UID.
-    fn see(&mut self, kind: &str, namespace: usize, name: &str, owners: OwnerRefs) -> Uid {
-        let at = self.sources.iter().position(|(known, _)| *known == kind).unwrap();
-        self.objects += 1;
-        self.names += name.len();
-        let meta = Meta {
-            name: name.into(),
-            namespace: format!("team-{namespace}").as_str().into(),
-            uid: Uid::new(&format!("2ff731ae-b0d1-491c-{at:04x}-{:012x}", self.objects)),
-            resource_version: ResourceVersion::parse(&self.objects.to_string()),
-            owners,
-            ..Meta::default()
-        };
-        self.graph.apply_object(self.sources[at].1, &meta, &mut Vec::new());
-        meta.uid
-    }
-
-    /// Adds a Deployment with a ReplicaSet and its Pods.
-    fn application(&mut self, number: usize, pods: usize) {
-        let (name, namespace) = (format!("frontend-{number:05}"), number / 100);
-        let uid = self.see("Deployment", namespace, &name, OwnerRefs::default());
-        let set = format!("{name}-6d4cf56db6");
-        let uid = self.see("ReplicaSet", namespace, &set, owner("Deployment", &name, &uid));
-        for pod in 0..pods {
-            self.see("Pod", namespace, &format!("{set}-{pod:05}"), owner("ReplicaSet", &set, &uid));
+/// Builds a graph of applications. Each object reaches the graph through the monitor of its kind. Returns the graph, the number of
+/// objects, and the total bytes of their names.
+fn graph_of(applications: usize, pods: usize, surroundings: bool) -> (Graph, usize, usize) {
+    let mut graph = Graph::default();
+    let kinds = ["Deployment", "ReplicaSet", "Pod", "Service", "EndpointSlice", "ConfigMap", "Secret"];
+    let monitors = kinds.map(|kind| graph.add_monitor("v1", kind));
+    let (mut count, mut names) = (0, 0);
+    for number in 0..applications {
+        let objects = application(number, pods, surroundings);
+        let mut uids: Vec<Uid> = Vec::new();
+        for (kind, name, owner) in &objects {
+            count += 1;
+            names += name.len();
+            let at = kinds.iter().position(|known| known == kind).unwrap();
+            let owner = owner.map(|owner| OwnerRef {
+                api_version: "apps/v1".into(),
+                kind: objects[owner].0.into(),
+                name: objects[owner].1.as_str().into(),
+                uid: uids[owner].clone(),
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            });
+            let meta = Meta {
+                name: name.as_str().into(),
+                namespace: format!("team-{}", number / 100).as_str().into(),
+                uid: Uid::new(&format!("2ff731ae-b0d1-491c-{at:04x}-{count:012x}")),
+                resource_version: ResourceVersion::parse(&count.to_string()),
+                owners: owner.into_iter().collect::<Vec<_>>().into(),
+                ..Meta::default()
+            };
+            graph.apply_object(monitors[at], &meta, &mut Vec::new());
+            uids.push(meta.uid);
         }
     }
-
-    /// Adds a Service, an EndpointSlice, a ConfigMap and a Secret.
-    fn surroundings(&mut self, number: usize) {
-        let (name, namespace) = (format!("frontend-{number:05}"), number / 100);
-        let uid = self.see("Service", namespace, &name, OwnerRefs::default());
-        self.see("EndpointSlice", namespace, &format!("{name}-x7k2p"), owner("Service", &name, &uid));
-        self.see("ConfigMap", namespace, &format!("{name}-config"), OwnerRefs::default());
-        self.see("Secret", namespace, &format!("{name}-credentials"), OwnerRefs::default());
-    }
-}
-
-/// Returns the average number of bytes for an object in the graph, without the bytes of its name.
-fn cost(build: impl Fn(&mut World, usize)) -> usize {
-    // The first build makes the allocations that happen only once in a process.
-    let mut first = World::new();
-    build(&mut first, 0);
-    let before = METER.allocated();
-    let mut world = World::new();
-    for number in 0..APPLICATIONS {
-        build(&mut world, number);
-    }
-    let bytes = METER.allocated() - before;
-    assert_eq!(world.graph.len(), world.objects);
-    let each = (bytes - world.names) / world.objects;
-    println!("{} objects: {each} bytes each and {} of name", world.objects, world.names / world.objects);
-    each
+    (graph, count, names)
 }
 
 /// GC-17.
@@ -109,9 +81,7 @@ fn texts_of_removed_references_are_not_kept() {
         graph.node_view(&Uid::new("c")).unwrap();
     };
     say(0);
-    let before = METER.allocated();
-    (1..300).for_each(&mut say);
-    let grown = METER.allocated().saturating_sub(before);
+    let ((), grown) = METER.held(|| (1..300).for_each(&mut say));
     assert!(grown < 1_000_000, "{grown} bytes more after 300 changes of one object");
 }
 
@@ -119,23 +89,18 @@ fn texts_of_removed_references_are_not_kept() {
 #[test]
 fn an_object_costs_the_collector_less_than_its_budget() {
     let _alone = METER.alone();
-    for (what, build) in [
-        (
-            "applications with Services and configuration",
-            (|w, n| {
-                w.application(n, 4);
-                w.surroundings(n);
-            }) as fn(&mut World, usize),
-        ),
-        ("Deployments of four", |w, n| w.application(n, 4)),
-        ("Deployments of one, which share least", |w, n| w.application(n, 1)),
-        ("Deployments of 40", |w, n| {
-            if n % 10 == 0 {
-                w.application(n, 40);
-            }
-        }),
+    for (what, applications, pods, surroundings) in [
+        ("applications with Services and configuration", APPLICATIONS, 4, true),
+        ("Deployments of four", APPLICATIONS, 4, false),
+        ("Deployments of one, which share least", APPLICATIONS, 1, false),
+        ("Deployments of 40", APPLICATIONS / 10, 40, false),
     ] {
-        let each = cost(build);
+        // The first graph makes the allocations that happen only once in a process.
+        drop(graph_of(1, pods, surroundings));
+        let ((graph, count, names), bytes) = METER.held(|| graph_of(applications, pods, surroundings));
+        assert_eq!(graph.len(), count);
+        let each = (bytes - names) / count;
+        println!("{what}: {count} objects, {each} bytes each and {} of name", names / count);
         assert!((64..=BUDGET).contains(&each), "{what}: {each} bytes an object");
     }
 }

@@ -7,12 +7,8 @@ const GROUPS: &str = "podgroups.scheduling.k8s.io";
 
 /// A cluster with gangs in the API server and in the loops.
 fn gang_cluster() -> Cluster {
-    server_with_gangs().gate("GenericWorkload", true).gate("WorkloadWithJob", true)
-}
-
-/// A cluster with gangs in the API server alone.
-fn server_with_gangs() -> Cluster {
-    cluster().server(|server| server.gate("GenericWorkload", true))
+    let cluster = cluster().server(|server| server.gate("GenericWorkload", true));
+    cluster.gate("GenericWorkload", true).gate("WorkloadWithJob", true)
 }
 
 /// Builds a Job with three Pods that run at the same time and never finish.
@@ -53,87 +49,6 @@ async fn a_gang_gets_a_workload_a_group_and_pods_that_name_it() {
     assert_eq!((world.count("create", WORKLOADS), world.count("create", GROUPS)), (1, 1));
 }
 
-/// JOB-64.
-#[tokio::test(start_paused = true)]
-async fn other_jobs_and_disabled_gates_get_no_group() {
-    let on = gang_cluster().start().await;
-    on.create(job("loose", "", json!({"completions": 3, "parallelism": 2, "completionMode": "Indexed"}))).await;
-    let mut grouped = gang("grouped");
-    grouped["spec"]["template"]["spec"]["schedulingGroup"] = json!({"podGroupName": "mine"});
-    on.create_and_settle(grouped).await;
-    assert!(on.list(WORKLOADS).await.is_empty() && on.list(GROUPS).await.is_empty());
-    let mut groups = groups_of_pods(&on).await;
-    groups.sort_by_key(ToString::to_string);
-    assert_eq!(groups, [json!("mine"), json!("mine"), json!("mine"), Value::Null, Value::Null]);
-
-    let off = server_with_gangs().settled(gang("sum")).await;
-    assert!(off.list(WORKLOADS).await.is_empty());
-    assert_eq!(groups_of_pods(&off).await, vec![Value::Null; 3]);
-    assert_eq!(off.count("list", WORKLOADS) + off.count("watch", WORKLOADS), 0, "they are not watched");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_suspended_gang_has_its_group_before_it_has_pods() {
-    let world = gang_cluster().start().await;
-    world.create_and_settle(with_spec(gang("sum"), json!({"suspend": true}))).await;
-    let groups = world.list(GROUPS).await;
-    assert_eq!((groups.len(), world.pods().await.len()), (1, 0));
-    world.change_and_settle(json!({"suspend": false})).await;
-    assert_eq!(groups_of_pods(&world).await, vec![json!(name(&groups[0])); 3]);
-    assert_eq!((world.count("create", WORKLOADS), world.count("create", GROUPS)), (1, 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_deleted_group_is_created_again_and_a_restart_creates_nothing() {
-    let mut world = gang_cluster().settled(gang("sum")).await;
-    world.restart();
-    world.settle().await;
-    world.touch_subject().await;
-    world.settle().await;
-    assert_eq!((world.count("create", WORKLOADS), world.count("create", GROUPS)), (1, 1));
-    let group = world.list(GROUPS).await.remove(0);
-    world.patch(GROUPS, name(&group), json!({"metadata": {"finalizers": null}})).await;
-    world.delete(GROUPS, name(&group)).await;
-    world.touch_subject().await;
-    world.settle().await;
-    let again = world.list(GROUPS).await;
-    assert_eq!(name(&again[0]), name(&group));
-    assert_ne!(again[0]["metadata"]["uid"], group["metadata"]["uid"]);
-    assert_eq!(world.count("create", WORKLOADS), 1);
-}
-
-/// JOB-65.
-#[tokio::test(start_paused = true)]
-async fn a_job_started_before_the_gate_was_on_gets_no_group() {
-    let mut world = server_with_gangs().settled(gang("sum")).await;
-    world.crash();
-    world.set_gate("GenericWorkload", true);
-    world.set_gate("WorkloadWithJob", true);
-    world.start();
-    world.settle().await;
-    let pod = name(&world.pods().await[0]).to_owned();
-    world.delete("pods", &pod).await;
-    world.wait(60).await;
-    assert_eq!(groups_of_pods(&world).await, vec![Value::Null; 3], "one was replaced");
-    assert!(world.list(WORKLOADS).await.is_empty());
-    let explained = format!("{:?}", world.loops().explain(Some("shop/sum")));
-    assert!(explained.contains("one by one, not as a gang: no Workload refers to the Job"), "{explained}");
-}
-
-/// JOB-65.
-#[tokio::test(start_paused = true)]
-async fn a_workload_of_another_writer_is_not_changed() {
-    let world = gang_cluster().start().await;
-    let reference = json!({"apiGroup": "batch", "kind": "Job", "name": "sum"});
-    let templates = json!([{"name": "t", "schedulingPolicy": {"basic": {}}}]);
-    let mine = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload",
-        "metadata": {"name": "mine", "namespace": NAMESPACE}, "spec": {"controllerRef": reference, "podGroupTemplates": templates}});
-    world.create_and_settle(mine).await;
-    world.create_and_settle(gang("sum")).await;
-    assert_eq!((world.list(WORKLOADS).await.len(), world.list(GROUPS).await.len()), (1, 0));
-    assert_eq!(groups_of_pods(&world).await, vec![Value::Null; 3]);
-}
-
 /// JOB-87.
 #[tokio::test(start_paused = true)]
 async fn leftovers_of_a_deleted_job_are_not_used() {
@@ -149,37 +64,8 @@ async fn leftovers_of_a_deleted_job_are_not_used() {
     assert_eq!(named.iter().filter(|group| **group == name(ours.unwrap())).count(), 3);
 }
 
-/// If a create of a Workload or `PodGroup` fails, the retries end with one object of each kind, and every Pod names the group.
-/// JOB-64.
 #[tokio::test(start_paused = true)]
-async fn faults_leave_one_workload_and_one_group() {
-    for fault in [Action::CutBefore, Action::CutAfter, Action::InternalError] {
-        for (resource, plural) in [(WORKLOADS, "workloads"), (GROUPS, "podgroups")] {
-            for crash in [false, true] {
-                let mut world = gang_cluster().start().await;
-                world.fault(rule(fault.clone(), "create", plural).times(1));
-                world.create(gang("sum")).await;
-                if crash {
-                    while world.count("create", resource) == 0 {
-                        world.wait(0.001).await;
-                    }
-                    world.crash();
-                    world.wait(1).await;
-                    world.start();
-                }
-                world.settle().await;
-                let what = format!("{fault:?} of {resource}, crash: {crash}");
-                assert_eq!(world.sandbox.faults().hits(&fault), 1, "{what}");
-                let (workloads, groups) = (world.list(WORKLOADS).await, world.list(GROUPS).await);
-                assert_eq!((workloads.len(), groups.len()), (1, 1), "{what}");
-                assert_eq!(groups_of_pods(&world).await, vec![json!(name(&groups[0])); 3], "{what}");
-            }
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_taken_name_blocks_the_job_and_is_reported() {
+async fn a_workload_name_that_is_taken_blocks_the_job_and_is_reported() {
     let world = gang_cluster().start().await;
     // The name of the Workload depends on the Job's UID. So the Job is created first, then another Workload with that name and
     // without a reference to the Job, and then the Job is resumed.
@@ -221,5 +107,5 @@ async fn a_taken_name_blocks_the_job_and_is_reported() {
     // The other Workload is deleted, so that the name is free.
     world.delete(WORKLOADS, &taken).await;
     world.wait(90).await;
-    assert_eq!((world.list(GROUPS).await.len(), world.pods().await.len()), (1, 3));
+    assert_eq!((world.list(GROUPS).await.len(), world.pods().await.len()), (1, 3), "the gang runs");
 }

@@ -41,7 +41,10 @@ async fn leftover_finalizers_are_found_at_start() {
     world.crash();
     delete_job(&world, "gone", "Background").await;
     let done = world.pods().await.into_iter().find(|pod| name(pod).starts_with("done")).unwrap();
-    world.patch("pods", name(&done), json!({"metadata": {"finalizers": [TRACKING_FINALIZER]}})).await;
+    let labels = json!({"batch.kubernetes.io/controller-uid": "other"});
+    let metadata = json!({"finalizers": [TRACKING_FINALIZER], "labels": labels});
+    world.patch("pods", name(&done), json!({ "metadata": metadata })).await;
+    delete_job(&world, "done", "Foreground").await;
     world
         .create(merged(
             orphan("lost", json!({"a": "b"}), ""),

@@ -35,6 +35,7 @@ async fn a_postponed_pod_is_decided_after_its_back_off_and_not_created() {
     world.assert_wrote_nothing();
 }
 
+/// JOB-62.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_time_to_live_is_decided_in_time_and_nothing_is_deleted() {
     let mut world = cluster().settled(sum("exit=0", json!({"ttlSecondsAfterFinished": 300}))).await;

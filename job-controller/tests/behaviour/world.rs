@@ -4,8 +4,6 @@ pub(crate) use testkit::prelude::*;
 
 pub(crate) const JOBS: &str = "jobs.batch";
 pub(crate) const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
-/// The annotation and label key of the completion index.
-pub(crate) const COMPLETION_INDEX_KEY: &str = "batch.kubernetes.io/job-completion-index";
 
 /// A cluster of three nodes. Most tests are about the Job `sum`.
 pub(crate) fn cluster() -> Cluster {

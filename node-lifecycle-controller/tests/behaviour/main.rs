@@ -8,6 +8,7 @@ mod garbage;
 mod loops;
 mod monitor;
 mod refusals;
+mod scenes;
 mod shadow;
 mod world;
 mod zones;

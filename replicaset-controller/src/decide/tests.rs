@@ -173,6 +173,8 @@ fn an_adopted_pod_counts_and_a_released_one_does_not() {
     assert_eq!((names(&claims.to_adopt), names(&claims.to_release)), (vec!["b".to_owned()], vec!["c".to_owned()]));
     assert!(matches!(plan.pod_changes, PodChanges::Create { pods_to_create_count: 1, .. }));
     assert_eq!(plan.status.replicas, 2);
+    let surplus = set_with_pods(1, [pod_builder("a"), pod_builder("b").into_orphan().unready()]);
+    assert_eq!(victims(&surplus), ["b"]);
 }
 
 /// REPLICASET-23.

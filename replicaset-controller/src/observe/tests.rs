@@ -12,7 +12,7 @@ use testkit::context_without_server;
 
 use super::*;
 use crate::{
-    decide,
+    decide, decision_settings,
     kind::{ReplicaSets, ReplicationControllers},
     objects::CachedSet,
     plan::PodChanges,
@@ -72,12 +72,14 @@ fn owned(mut set: Value) -> Value {
     set
 }
 
-/// REPLICASET-8.
+/// REPLICASET-8, REPLICASET-13, REPLICASET-31.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_contains_own_pods_and_orphans_of_the_namespace() {
     let controller = controller::<ReplicaSets>(OperatorSettings::new());
-    let mut elsewhere = pod_builder("elsewhere").into_orphan();
-    elsewhere.0["metadata"]["namespace"] = json!("other");
+    let elsewhere = |mut pod: PodBuilder| {
+        pod.0["metadata"]["namespace"] = json!("other");
+        pod
+    };
     let found = [
         pod_builder("a"),
         pod_builder("b").into_orphan(),
@@ -85,7 +87,10 @@ async fn a_snapshot_contains_own_pods_and_orphans_of_the_namespace() {
         pod_builder("d").owner("ReplicaSet", "web", "u-other"),
         pod_builder("e").terminating(),
         pod_builder("f").labels(json!({"app": "db"})),
-        elsewhere,
+        pod_builder("g").into_orphan().phase("Succeeded"),
+        pod_builder("h").into_orphan().terminating(),
+        elsewhere(pod_builder("i").into_orphan()),
+        elsewhere(pod_builder("j")),
     ];
     controller.know(&[web_set_json(3)], &found, 9);
     let snapshot = controller.ready();
@@ -225,6 +230,23 @@ async fn own_pods_are_counted_for_sets_without_siblings_if_enabled() {
         rc["spec"]["selector"] = json!({"app": "web"});
         assert_eq!(counts::<ReplicationControllers>(true, &rc, &of_rc), own);
         assert_eq!(counts::<ReplicationControllers>(false, &rc, &of_rc), BTreeMap::new());
+    }
+}
+
+/// REPLICASET-59, REPLICASET-63, REPLICASET-69.
+#[test]
+fn settings_and_the_kind_decide_on_terminating_counts_and_reranking() {
+    let no_count = OperatorSettings::new().with_feature_gate("DeploymentReplicaSetTerminatingReplicas", false);
+    let rerank = OperatorSettings::new().with_tunable("rerank-as-pods-are-chosen", TunableValue::Switch(true));
+    let of_replica_set = decision_settings::<ReplicaSets>;
+    for (settings, counts_terminating_pods, reranks_remaining_pods) in [
+        (of_replica_set(&OperatorSettings::new()), true, false),
+        (of_replica_set(&no_count), false, false),
+        (of_replica_set(&rerank), true, true),
+        (decision_settings::<ReplicationControllers>(&rerank), false, true),
+    ] {
+        let found = (settings.counts_terminating_pods, settings.reranks_remaining_pods);
+        assert_eq!(found, (counts_terminating_pods, reranks_remaining_pods), "{settings:?}");
     }
 }
 

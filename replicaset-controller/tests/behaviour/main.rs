@@ -10,6 +10,7 @@ mod hand_over;
 mod loops;
 mod options;
 mod scale;
+mod scenes;
 mod shadow;
 mod stale;
 mod status;

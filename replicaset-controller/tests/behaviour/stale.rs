@@ -2,57 +2,46 @@
 
 use crate::world::*;
 
-/// REPLICASET-40, REPLICASET-64, REPLICASET-72, REPLICASET-73.
+/// REPLICASET-40, REPLICASET-41, REPLICASET-60, REPLICASET-64, REPLICASET-72, REPLICASET-73.
 #[tokio::test(start_paused = true)]
-async fn no_pod_is_created_twice_while_the_cache_is_stale() {
-    for gate in [true, false] {
+async fn no_pod_is_created_or_deleted_twice_while_the_cache_is_stale() {
+    let [set, controller] = web_of_each_kind(3);
+    for (waits_for_pods, gate, (resource, object)) in
+        [(true, true, set.clone()), (false, false, set), (false, true, controller)]
+    {
+        let case = format!("{resource}, gate {gate}");
         let world = cluster().gate("StaleControllerConsistencyReplicaSet", gate).start().await;
+        let touch_for_20_seconds = async || {
+            for _ in 0..20 {
+                world.wait(1).await;
+                world.touch(resource, "web").await;
+            }
+        };
+        let scale = async |replicas: usize| {
+            world.patch(resource, "web", json!({"spec": {"replicas": replicas}})).await;
+            touch_for_20_seconds().await;
+        };
+        world.delay(resource.split('.').next().unwrap(), 5);
         world.hold("pods");
-        world.create(web(3)).await;
-        world.touch_subject_for(20).await;
-        assert_eq!((world.count("create", "pods"), world.active_pods().await.len()), (3, 3));
-        let text = world.metrics();
-        let counted = text.contains("replicaset_controller_stale_sync_skips_total{group=\"\",resource=\"pods\"}");
-        assert_eq!(counted, gate);
+        world.create(object).await;
+        touch_for_20_seconds().await;
+        assert_eq!((world.count("create", "pods"), world.active_pods().await.len()), (3, 3), "{case}");
+        let skips = "replicaset_controller_stale_sync_skips_total{group=\"\",resource=\"pods\"}";
+        assert_eq!(world.metrics().contains(skips), waits_for_pods, "{case}");
         world.release("pods");
-        world.settle().await;
-        assert_eq!((world.count("create", "pods"), world.max_live_pods()), (3, 3));
-        assert_eq!(world.status().await["readyReplicas"], 3);
+        world.wait(20).await;
+        assert_eq!((world.count("create", "pods"), world.max_live_pods()), (3, 3), "{case}");
+        assert_eq!(world.status_of(resource, "web").await["readyReplicas"], 3, "{case}");
+        world.hold("pods");
+        world.clear_log();
+        scale(1).await;
+        assert_eq!((world.count("delete", "pods"), world.active_pods().await.len()), (2, 1), "{case}");
+        scale(3).await;
+        assert_eq!(world.count("create", "pods"), 0, "{case}");
+        world.release("pods");
+        world.wait(20).await;
+        assert_eq!((world.active_pods().await.len(), world.count("create", "pods")), (3, 2), "{case}");
     }
-}
-
-/// REPLICASET-41, REPLICASET-73.
-#[tokio::test(start_paused = true)]
-async fn no_pod_is_deleted_twice_while_the_cache_is_stale() {
-    let world = cluster().settled(web(5)).await;
-    world.hold("pods");
-    world.clear_log();
-    world.scale(3).await;
-    world.touch_subject_for(20).await;
-    assert_eq!((world.count("delete", "pods"), world.active_pods().await.len()), (2, 3));
-    world.scale(5).await;
-    world.wait(20).await;
-    assert_eq!(world.count("create", "pods"), 0);
-    world.release("pods");
-    world.settle().await;
-    assert_eq!((world.active_pods().await.len(), world.count("create", "pods")), (5, 2));
-}
-
-/// REPLICASET-60.
-#[tokio::test(start_paused = true)]
-async fn a_replication_controller_does_not_act_on_stale_caches() {
-    let world = cluster().start().await;
-    world.delay("pods", 3);
-    world.delay("replicationcontrollers", 5);
-    world.create(replication_controller("old", 4)).await;
-    for _ in 0..30 {
-        world.wait(1).await;
-        world.touch(REPLICATION_CONTROLLERS, "old").await;
-    }
-    assert_eq!((world.count("create", "pods"), world.active_pods().await.len()), (4, 4));
-    world.patch(REPLICATION_CONTROLLERS, "old", json!({"spec": {"replicas": 1}})).await;
-    world.wait(60).await;
-    assert_eq!((world.count("delete", "pods"), world.active_pods().await.len()), (3, 1));
 }
 
 /// REPLICASET-43.

@@ -323,7 +323,12 @@ fn a_pod_whose_ordinal_has_leading_zeros_is_the_pod_of_that_ordinal() {
         assert!(waiting(&world).contains("Pod web-01 is ignored: another Pod has its ordinal"), "{}", waiting(&world));
     }
     // A Pod with an ordinal that exceeds an `i32` is claimed and ignored.
-    assert_eq!(world(2).pod(stray(3, "web-2147483648")).pod(stray(4, "web-02147483648")).abbreviated_work(), none());
+    let without_ordinal = world(2).pod(stray(3, "web-2147483648")).pod(stray(4, "web-02147483648").orphan());
+    assert_eq!(without_ordinal.abbreviated_work(), none());
+    assert_eq!(
+        without_ordinal.actions(),
+        ["adopt Pod web-02147483648: the selector matches it and it has no controller"]
+    );
 }
 
 /// STATEFULSET-12, STATEFULSET-23.
@@ -487,6 +492,66 @@ fn the_next_check_is_when_a_pod_becomes_available() {
     let check = |at, now| status::time_to_next_availability(&snapshot.set, &snapshot.pods.to_keep, &status, at, now);
     assert_eq!(check(sync_time(), sync_time()), Some(std::time::Duration::from_secs(6)));
     assert_eq!(check(sync_time(), later), Some(std::time::Duration::from_secs(4)));
+}
+
+/// Gives the set so many templates of claims.
+fn with_claim_templates(world: World, count: usize) -> World {
+    let templates: Vec<Value> = (0..count).map(|n| json!({"metadata": {"name": format!("c{n}")}})).collect();
+    world.spec("volumeClaimTemplates", json!(templates))
+}
+
+/// STATEFULSET-63.
+#[test]
+fn a_sync_creates_a_limited_number_of_claims_and_the_pod_after_the_last_claim() {
+    let most = scaling::MAX_VOLUME_CLAIM_WRITES_PER_POD;
+    for set in [empty_set(1), empty_set(1).with_parallel_policy()] {
+        for (templates, left) in [(most, 0), (most + 1, 1), (3000, 3000 - most)] {
+            let plan = with_claim_templates(set.clone(), templates).plan();
+            let work: Vec<&PodWork> = plan.pod_plan.phases.iter().flat_map(|phase| &phase.work).collect();
+            let (claims, creates) = match work[..] {
+                [PodWork::Create { claims, .. }] => (claims, true),
+                [PodWork::CreateClaims { claims, .. }] => (claims, false),
+                _ => panic!("{work:?}"),
+            };
+            assert_eq!((claims.missing_claims.len(), claims.deferred_claim_count, creates), (most, left, left == 0));
+            assert_eq!(plan.pod_plan.deferred_pod_count, i64::from(left > 0), "the set is synced again immediately");
+        }
+    }
+}
+
+/// STATEFULSET-64.
+#[test]
+fn a_set_with_more_claims_than_a_cluster_has_pods_is_refused() {
+    for set in [world(1000), world(1000).with_parallel_policy()] {
+        let refused = with_claim_templates(set.clone(), 3000);
+        let problem = "1000 Pods with 3000 claims each are more than the 200000 claims that a StatefulSet may have";
+        assert_eq!(SyncPlan::wait_reasons(&refused.plan()), [problem]);
+        assert!(refused.actions().is_empty() && refused.plan().unmanaged_reason.is_some());
+        assert!(with_claim_templates(set, 200).plan().unmanaged_reason.is_none());
+    }
+}
+
+/// STATEFULSET-65, STATEFULSET-86.
+#[test]
+fn the_number_of_visited_ordinals_depends_on_existing_and_new_pods() {
+    let created = ordinals::MAX_POD_CREATIONS_PER_SYNC;
+    let ordered = with_claim_templates(empty_set(i32::MAX), 1);
+    let parallel = ordered.clone().with_parallel_policy();
+    for (set, stale, visited, missing) in [
+        (&ordered, 0, 6, 1),
+        (&ordered, 3, 6, 1),
+        (&parallel, 0, 5 + created, created),
+        // Ordinals that wait for a claim do not prevent the creation of Pods for later ordinals.
+        (&parallel, 3, 5 + 3 + created, 3 + created),
+    ] {
+        let visits = std::cell::Cell::new(0);
+        let has_pod = |ordinal: i32| {
+            visits.set(visits.get() + 1);
+            ordinal < 5
+        };
+        let found = ordinals::missing_ordinals(&set.snapshot().set, has_pod, |ordinal| ordinal < 5 + stale);
+        assert_eq!((visits.get(), found.len()), (visited, missing), "{stale} stale");
+    }
 }
 
 prop_compose! {

@@ -30,6 +30,10 @@ async fn a_revision_of_an_earlier_server_version_restarts_no_pod() {
     world.start();
     world.settle().await;
     world.assert_wrote_nothing();
+    // The set is managed from then on, and its revision is that of new Pods.
+    world.change_and_settle(json!({"replicas": 3})).await;
+    assert_eq!(pod_and_claim_writes(&world), ["+web-2"]);
+    assert_eq!(world.get("pods", "web-2").await["metadata"]["labels"]["controller-revision-hash"], "web-old");
 }
 
 /// STATEFULSET-61.

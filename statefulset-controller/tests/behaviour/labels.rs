@@ -19,37 +19,6 @@ async fn owners_of(world: &World, pod: &str) -> Vec<String> {
     owners(&world.get("pods", pod).await)
 }
 
-/// Upstream: `test/e2e/apps/statefulset.go`, "should adopt matching orphans and release non-matching pods".
-/// STATEFULSET-7, STATEFULSET-79.
-#[tokio::test(start_paused = true)]
-async fn orphans_that_match_are_adopted_and_pods_that_do_not_match_are_released() {
-    // With a rolling update, the Pod would be replaced, because it has lost the label of its revision.
-    let world = settled(1, json!({"updateStrategy": {"type": "OnDelete"}})).await;
-    let before = uid(&world, "web-0").await;
-    world.patch_and_settle("pods", "web-0", json!({"metadata": {"ownerReferences": null}})).await;
-    assert_eq!(owners_of(&world, "web-0").await, ["StatefulSet web"], "it is adopted again");
-
-    world.label("pods", "web-0", Value::Null).await;
-    world.wait(5).await;
-    assert!(owners_of(&world, "web-0").await.is_empty(), "it is released");
-    assert_eq!(world.status().await["replicas"], 0);
-
-    world.label("pods", "web-0", json!({"app": "web"})).await;
-    world.wait(10).await;
-    assert_eq!(owners_of(&world, "web-0").await, ["StatefulSet web"], "it is adopted without the label of its name");
-    let pod = world.get("pods", "web-0").await;
-    assert_eq!((&pod["metadata"]["uid"], &pod["metadata"]["labels"][POD_NAME]), (&before, &json!("web-0")));
-    assert_eq!(world.status().await["readyReplicas"], 1);
-    world.assert_event("Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await;
-
-    // After the adoption, the watch shows the Pod again.
-    let reads = world.count("list", "pods");
-    assert!(reads <= 8, "{reads} reads");
-    world.delete_and_settle("pods", "web-0").await;
-    assert_ne!(uid(&world, "web-0").await, before);
-    assert_eq!(world.count("list", "pods"), reads);
-}
-
 /// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_released_pod_is_adopted_within_a_minute_of_its_labels_coming_back() {
@@ -76,17 +45,11 @@ async fn a_pod_without_the_label_of_its_name_gets_it_back_and_is_not_replaced() 
         assert_eq!((pod_and_claim_writes(&world), world.count("list", "pods")), (vec!["~web-1".to_owned()], 1));
         world.assert_event("Normal SuccessfulUpdate Update Pod web-1 in StatefulSet web successful").await;
         assert_eq!(world.status().await["readyReplicas"], 2);
+        // The watch shows the Pod again, so its deletion needs no read of Pods.
+        world.delete_and_settle("pods", "web-1").await;
+        assert_ne!(uid(&world, "web-1").await, before);
+        assert_eq!(world.count("list", "pods"), 1);
     }
-}
-
-/// STATEFULSET-78.
-#[tokio::test(start_paused = true)]
-async fn a_pod_gets_the_label_back_although_a_pod_before_it_is_not_ready() {
-    let world = settled(3, json!({})).await;
-    world.patch_pod_status("web-0", ready_condition("False")).await;
-    world.label("pods", "web-2", json!({POD_NAME: null})).await;
-    world.settle().await;
-    assert_eq!(world.get("pods", "web-2").await["metadata"]["labels"][POD_NAME], "web-2");
 }
 
 /// STATEFULSET-78.

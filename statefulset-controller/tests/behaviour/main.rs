@@ -9,7 +9,7 @@ mod namesakes;
 mod revisions;
 mod rights;
 mod rollout;
-mod scale;
+mod scenes;
 mod shadow;
 mod trouble;
 mod world;

@@ -22,16 +22,6 @@ fn all() -> Value {
     rules(&["pods", "controllerrevisions", CLAIMS], &["statefulsets/finalizers", "pods/finalizers"])
 }
 
-/// Returns the number of Events, repetitions included, with a text that begins with `start`.
-async fn told(world: &World, start: &str) -> i64 {
-    let events = world.list("events").await;
-    let of = events.iter().filter(|event| {
-        let text = |field: &str| event[field].as_str().unwrap_or_default();
-        format!("{} {} {}", text("type"), text("reason"), text("message")).starts_with(start)
-    });
-    of.map(|event| event["count"].as_i64().unwrap_or(1)).sum()
-}
-
 /// STATEFULSET-89.
 #[tokio::test(start_paused = true)]
 async fn a_scale_down_reports_a_denied_claim_owner_and_continues_once_it_is_granted() {
@@ -48,7 +38,7 @@ async fn a_scale_down_reports_a_denied_claim_owner_and_continues_once_it_is_gran
     );
     let tries = world.count("patch", CLAIMS);
     assert!((4..=14).contains(&tries), "it backs off: {tries}");
-    assert_eq!(told(&world, &event).await, tries.cast_signed(), "{:#?}", world.events().await);
+    assert_eq!(world.repetitions_of(&event).await, tries.cast_signed(), "{:#?}", world.events().await);
     world.sandbox.grant(CONTROLLER, all()).await.unwrap();
     world.wait(120).await;
     assert_eq!(world.names("pods").await, ["web-0"]);
@@ -62,10 +52,8 @@ async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     let world = cluster().rights(without).start().await;
     for ordinal in 0..3 {
         let name = format!("web-{ordinal}");
-        let labels = json!({"app": "web", "statefulset.kubernetes.io/pod-name": name});
-        let metadata = json!({"name": name, "namespace": NAMESPACE, "labels": labels});
-        let spec = json!({"containers": [{"name": "c", "image": "img:1"}]});
-        world.create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})).await;
+        let labels = json!({"statefulset.kubernetes.io/pod-name": name});
+        world.create(merged(orphan_pod(&name, "web"), json!({"metadata": {"labels": labels}}))).await;
     }
     world.settle().await;
     world.clear_log();
@@ -74,7 +62,7 @@ async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     let tries = world.count("patch", "pods");
     assert!((4..=14).contains(&(tries / 3)), "it backs off: {tries}");
     let event = "Warning FailedUpdate Error: cannot adopt Pod shop/web-";
-    assert_eq!(told(&world, event).await, (tries / 3).cast_signed(), "{:#?}", world.events().await);
+    assert_eq!(world.repetitions_of(event).await, (tries / 3).cast_signed(), "{:#?}", world.events().await);
     let events = world.events().await;
     assert!(events.iter().any(|e| e.contains(UNDELETABLE) && e.ends_with("(and 2 more)")), "{events:#?}");
     world.sandbox.grant(CONTROLLER, all()).await.unwrap();

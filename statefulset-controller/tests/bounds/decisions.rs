@@ -3,31 +3,24 @@
 //! These tests run in their own process, because they limit its memory. An allocation beyond the limit aborts the process.
 
 use common::{
-    controller::Decision,
     refs::{self, Owner},
     revision::{NumberEncoding, template::PodTemplateWithRevisionData},
 };
 use proptest::prelude::*;
 use statefulset_controller::{
     StatefulSetController,
-    decide::{
-        decide,
-        ordinals::{MAX_POD_CREATIONS_PER_SYNC, MAX_VOLUME_CLAIM_LOOKUPS_PER_SYNC, missing_ordinals},
-        scaling::MAX_VOLUME_CLAIM_WRITES_PER_POD,
-    },
+    decide::ordinals::{MAX_POD_CREATIONS_PER_SYNC, MAX_VOLUME_CLAIM_LOOKUPS_PER_SYNC},
     objects::{CachedPod, CachedRevision, STATEFUL_SETS, StatefulSet, parse_ordinal},
     plan::{Plan, PodWork},
     reports::ReportedMismatches,
     snapshot::{FeatureSettings, Snapshot},
 };
-use testkit::bounds::{any_of, any_rollout_limit, in_virtual_time, large_revision, read};
+use testkit::bounds::{any_of, any_rollout_limit, read};
 
 use crate::{METER, world::*};
 
 /// Maximum memory of one decision and its explanation, in bytes.
 const DECISION: usize = 8 << 20;
-/// Maximum memory of the API server with a hundred sets, its nodes and the controller together, in bytes.
-const CLUSTER: usize = 512 << 20;
 
 fn pod(ordinal: i32, ready: bool) -> Value {
     let name = format!("web-{ordinal}");
@@ -40,7 +33,7 @@ fn pod(ordinal: i32, ready: bool) -> Value {
 }
 
 /// Returns the snapshot of a sync of `object`; `None` if the decoder refuses `object`.
-fn snapshot(object: &Value, pods: &[(i32, bool)], limits: FeatureSettings) -> Option<Snapshot> {
+fn snapshot(object: &Value, pods: &[(i32, bool)], features: FeatureSettings) -> Option<Snapshot> {
     let set: Arc<StatefulSet> = read(object)?;
     let owner = Owner::new(STATEFUL_SETS, &set.metadata);
     let mut pods: Vec<Arc<CachedPod>> = pods.iter().filter_map(|(n, ready)| read(&pod(*n, *ready))).collect();
@@ -52,7 +45,7 @@ fn snapshot(object: &Value, pods: &[(i32, bool)], limits: FeatureSettings) -> Op
         pods: refs::claim_dependents(&owner, &set.selector, pods, is_member).unwrap(),
         volume_claims: BTreeMap::new(),
         reported_mismatches: ReportedMismatches::default(),
-        features: limits,
+        features,
         now: Timestamp::from_second(1_800_000_000).unwrap(),
         owner,
         set,
@@ -90,41 +83,36 @@ fn count(plan: &Plan, is_counted: fn(&PodWork) -> bool) -> usize {
     plan.pod_plan.phases.iter().flat_map(|phase| &phase.work).filter(|work| is_counted(work)).count()
 }
 
-/// Maximum memory of a cached revision, in bytes, regardless of the size of its data.
-const REVISION: usize = 8 << 10;
-
 /// STATEFULSET-2.
 #[test]
 fn the_memory_of_a_cached_revision_does_not_depend_on_its_data() {
-    let _alone = METER.alone();
-    let first: Arc<CachedRevision> = read(&large_revision(0)).unwrap();
-    let (cached, held) =
-        METER.held(|| (1..=20).map(|n| read(&large_revision(n)).unwrap()).collect::<Vec<Arc<CachedRevision>>>());
-    let taken = held / cached.len();
-    assert!(taken <= REVISION, "{taken} bytes of a megabyte are kept");
-    assert!(!first.has_same_data_as(&cached[0]));
+    METER.check_cached_revisions::<CachedRevision>();
 }
 
-proptest! {
-    fn any_no_number_in_a_spec_makes_a_decision_expensive(
-        object in any_set(),
-        pods in prop::collection::btree_map(any_of(&[0, 1, 2, 3, 7, i32::MAX - 1, i32::MAX]), any::<bool>(), 0..6),
-        max_unavailable in any::<bool>(), replaces_stuck_pods in any::<bool>(),
-    ) {
+/// STATEFULSET-65, STATEFULSET-86.
+#[test]
+fn no_number_in_a_spec_makes_a_decision_expensive() {
+    let pods = prop::collection::btree_map(any_of(&[0, 1, 2, 3, 7, i32::MAX - 1, i32::MAX]), any::<bool>(), 0..6);
+    METER.check(&(any_set(), pods, any::<[bool; 2]>()), |(object, pods, [max_unavailable, replaces_stuck_pods])| {
         let pods: Vec<(i32, bool)> = pods.into_iter().collect();
-        let limits = FeatureSettings { is_max_unavailable_enabled: max_unavailable, replaces_stuck_pods, compares_revisions_semantically: true, awaits_own_writes: true };
-        let Some(snapshot) = snapshot(&object, &pods, limits) else { return Ok(()) };
-        let (plan, explanation) = METER.limited(DECISION, || {
-            let plan = decide(&snapshot);
-            let explanation = Decision::<StatefulSetController>::with_forecast(&snapshot, snapshot.now).explain();
-            (plan, explanation)
-        });
+        let features = FeatureSettings {
+            is_max_unavailable_enabled: max_unavailable,
+            replaces_stuck_pods,
+            compares_revisions_semantically: true,
+            awaits_own_writes: true,
+        };
+        let Some(snapshot) = snapshot(&object, &pods, features) else { return Ok(()) };
+        let (plan, explanation) = METER.decide::<StatefulSetController>(DECISION, &snapshot, snapshot.now);
         let work: usize = plan.pod_plan.phases.iter().map(|phase| phase.work.len()).sum();
         let creates = count(&plan, |work| matches!(work, PodWork::Create { .. }));
         let prepares = count(&plan, |work| matches!(work, PodWork::CreateClaims { .. }));
         let begun = creates + prepares;
         prop_assert!(begun <= MAX_POD_CREATIONS_PER_SYNC);
-        prop_assert!(begun <= 1 || begun * snapshot.set.volume_claim_templates.len() < MAX_VOLUME_CLAIM_LOOKUPS_PER_SYNC + snapshot.set.volume_claim_templates.len());
+        prop_assert!(
+            begun <= 1
+                || begun * snapshot.set.volume_claim_templates.len()
+                    < MAX_VOLUME_CLAIM_LOOKUPS_PER_SYNC + snapshot.set.volume_claim_templates.len()
+        );
         prop_assert!(work - begun <= 3 * pods.len(), "{work} pieces of work for {} Pods", pods.len());
         prop_assert!(explanation.waiting.len() + explanation.actions.len() <= 40, "{explanation:#?}");
         if snapshot.set.is_ordered_ready() {
@@ -139,107 +127,14 @@ proptest! {
             let counted = creates as i64 + plan.pod_plan.deferred_pod_count;
             prop_assert!((wanted..=wanted + there as i64).contains(&counted), "{counted} of {wanted}");
         }
-    }
-}
-
-/// STATEFULSET-65, STATEFULSET-86.
-#[test]
-fn no_number_in_a_spec_makes_a_decision_expensive() {
-    // Generated values take memory, too.
-    let _alone = METER.alone();
-    any_no_number_in_a_spec_makes_a_decision_expensive();
-}
-
-fn with_claims(pods: i32, templates: usize, policy: &str) -> Snapshot {
-    let claims: Vec<Value> = (0..templates).map(|n| json!({"metadata": {"name": format!("c{n}")}})).collect();
-    let object = json!({"metadata": {"name": "web", "namespace": NAMESPACE, "uid": "SET"},
-        "spec": {"replicas": pods + 1, "podManagementPolicy": policy, "selector": {"matchLabels": {"app": "web"}},
-            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}}, "volumeClaimTemplates": claims}});
-    let pods: Vec<(i32, bool)> = (0..pods).map(|ordinal| (ordinal, true)).collect();
-    let limits = FeatureSettings {
-        is_max_unavailable_enabled: false,
-        replaces_stuck_pods: false,
-        compares_revisions_semantically: true,
-        awaits_own_writes: true,
-    };
-    snapshot(&object, &pods, limits).unwrap()
-}
-
-/// STATEFULSET-63.
-#[test]
-fn a_sync_creates_a_limited_number_of_claims_and_the_pod_after_the_last_claim() {
-    let _alone = METER.alone();
-    for policy in ["OrderedReady", "Parallel"] {
-        for (templates, left) in [
-            (MAX_VOLUME_CLAIM_WRITES_PER_POD, 0),
-            (MAX_VOLUME_CLAIM_WRITES_PER_POD + 1, 1),
-            (3000, 3000 - MAX_VOLUME_CLAIM_WRITES_PER_POD),
-        ] {
-            let snapshot = with_claims(0, templates, policy);
-            let plan = METER.limited(DECISION, || decide(&snapshot));
-            let work: Vec<&PodWork> = plan.pod_plan.phases.iter().flat_map(|phase| &phase.work).collect();
-            let (claims, creates) = match work[..] {
-                [PodWork::Create { claims, .. }] => (claims, true),
-                [PodWork::CreateClaims { claims, .. }] => (claims, false),
-                _ => panic!("{work:?}"),
-            };
-            assert_eq!(
-                (claims.missing_claims.len(), claims.deferred_claim_count, creates),
-                (MAX_VOLUME_CLAIM_WRITES_PER_POD, left, left == 0),
-                "{policy}"
-            );
-            assert_eq!(plan.pod_plan.deferred_pod_count, i64::from(left > 0), "the set is synced again immediately");
-        }
-    }
-}
-
-/// STATEFULSET-64.
-#[test]
-fn a_set_with_more_claims_than_a_cluster_has_pods_is_refused() {
-    let _alone = METER.alone();
-    for policy in ["OrderedReady", "Parallel"] {
-        let snapshot = with_claims(1000, 3000, policy);
-        let plan = METER.limited(DECISION, || decide(&snapshot));
-        let problem = "1000 Pods with 3000 claims each are more than the 200000 claims that a StatefulSet may have";
-        let explanation = METER
-            .limited(DECISION, || Decision::<StatefulSetController>::with_forecast(&snapshot, snapshot.now).explain());
-        assert_eq!(explanation.waiting, [problem]);
-        assert!(explanation.actions.is_empty() && plan.unmanaged_reason.is_some());
-        assert!(decide(&with_claims(1000, 200, policy)).unmanaged_reason.is_none());
-    }
-}
-
-/// STATEFULSET-65, STATEFULSET-86.
-#[test]
-fn the_number_of_visited_ordinals_depends_on_existing_and_new_pods() {
-    let object = |policy: &str| {
-        json!({"metadata": {"name": "web", "uid": "SET"},
-            "spec": {"replicas": i32::MAX, "podManagementPolicy": policy, "selector": {"matchLabels": {"app": "web"}},
-                "template": {}, "volumeClaimTemplates": [{"metadata": {"name": "data"}}]}})
-    };
-    for (policy, present, stale, visited, missing) in [
-        ("OrderedReady", 5, 0, 6, 1),
-        ("OrderedReady", 5, 3, 6, 1),
-        ("Parallel", 5, 0, 5 + MAX_POD_CREATIONS_PER_SYNC, MAX_POD_CREATIONS_PER_SYNC),
-        // Ordinals that wait for a claim do not prevent the creation of Pods for later ordinals.
-        ("Parallel", 5, 3, 5 + 3 + MAX_POD_CREATIONS_PER_SYNC, 3 + MAX_POD_CREATIONS_PER_SYNC),
-    ] {
-        let set: Arc<StatefulSet> = read(&object(policy)).unwrap();
-        let visits = std::cell::Cell::new(0);
-        let has_pod = |ordinal: i32| {
-            visits.set(visits.get() + 1);
-            ordinal < present
-        };
-        let found = missing_ordinals(&set, has_pod, |ordinal| ordinal < present + stale);
-        assert_eq!((visits.get(), found.len()), (visited, missing), "{policy} {stale}");
-    }
+        Ok(())
+    });
 }
 
 /// STATEFULSET-65.
 #[test]
 fn a_set_of_two_thousand_million_replicas_does_not_delay_other_sets() {
-    let _alone = METER.alone();
-    METER.limited(CLUSTER, || in_virtual_time(neighbours()));
+    METER.run_cluster(neighbours());
 }
 
 /// Asserts that hostile sets do not delay a hundred sets of two Pods, and that the explanations of hostile sets are short.

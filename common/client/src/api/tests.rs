@@ -110,7 +110,7 @@ async fn a_request_is_retried_after_the_wait_that_the_server_asks_for() {
 
 /// COMMON-21.
 #[tokio::test(start_paused = true)]
-async fn a_write_that_may_have_happened_is_not_sent_again() {
+async fn a_write_is_sent_again_only_if_a_busy_server_asks_for_a_wait() {
     for (answer, label) in [
         (Answer::Status(500, "{}", None), "server"),
         (Answer::Status(504, "{}", Some(1)), "server"),

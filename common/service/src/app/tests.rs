@@ -242,6 +242,7 @@ async fn the_lease_is_handed_to_a_warm_standby_of_a_new_version_between_two_writ
     let world = World::default();
     let old = start_loops(versioned(&world, 1, "1", 0));
     pass(30).await;
+    // The leader is asked for the Lease once the caches of the new version are full, after 40 seconds.
     let new = start_loops(versioned(&world, 2, "2", 40));
     let asked = old.wait_for_hand_over_request();
     let start = new.gate().clone();
@@ -265,7 +266,7 @@ async fn the_lease_is_handed_to_a_warm_standby_of_a_new_version_between_two_writ
     let status = new.election_status().unwrap().clone();
     assert!(new.gate().is_open() && status.check_ready().unwrap_err().starts_with("on probation: leads for "));
     pass(62).await;
-    assert_eq!(status.check_ready(), Ok(()));
+    assert_eq!(status.check_ready(), Ok(()), "the probation has ended after a minute");
     let events = world.written.lock().iter().filter(|(_, call)| call.ends_with("/events")).count();
     assert!(events >= 4, "two leaders, the start and the end of a probation: {events}");
 }

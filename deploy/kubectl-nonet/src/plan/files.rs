@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::built_in_kind;
+use super::is_namespaced;
 use crate::facts::to_one_line;
 
 /// Reasons why a file has no usable objects.
@@ -66,7 +66,7 @@ fn clean(object: &mut Value, namespace: &str) {
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
     }
-    let is_namespaced = built_in_kind(object).is_some_and(|kind| kind.namespaced);
+    let is_namespaced = is_namespaced(object) == Some(true);
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     for field in ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"] {
         metadata.remove(field);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{built_in_kind, steps::text};
+use super::{is_namespaced, steps::text};
 
 /// A kind whose objects a plan reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ fn stand_in(owner: &Value, namespace: &str) -> Option<Value> {
         "apiVersion": owner["apiVersion"], "kind": owner["kind"],
         "metadata": {"name": owner["name"], "uid": owner["uid"]},
     });
-    if built_in_kind(&object)?.namespaced {
+    if is_namespaced(&object)? {
         object["metadata"]["namespace"] = namespace.into();
     }
     Some(object)

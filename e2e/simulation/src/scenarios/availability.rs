@@ -6,7 +6,7 @@ use common::clock::Instant;
 use serde_json::Value;
 
 use crate::{
-    json::{condition, is_deleting, number},
+    json::{is_deleting, is_ready, number},
     stage::NAMESPACE,
     world::World,
 };
@@ -15,10 +15,6 @@ const PODS: &str = "pods";
 /// How much too early a wait may end that begins with a time in a status: such times are whole seconds, and are taken before
 /// they are written.
 const GRAIN: Duration = Duration::from_millis(1100);
-
-pub(super) fn is_ready(pod: &Value) -> bool {
-    condition(pod, "Ready", "status") == "True"
-}
 
 /// Whether the Pod of that name may have been taken for available at some recent moment, by clocks that differ and events that
 /// come late.

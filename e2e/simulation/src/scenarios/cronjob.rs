@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use common::settings::TunableValue;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     cronjob_invariants::{CRON_JOBS, INSTANTIATE, INVARIANTS, PROMISES, SCHEDULED},
     gc_invariants,
-    replicaset::pod_interferences,
+    interferences::{at_once, delete_pod, suspend},
 };
 use crate::{
-    scenario::{Interference, Suite, What},
+    scenario::{Deeds, Interference, Suite, What},
     stage::NAMESPACE,
     world::World,
 };
@@ -25,8 +25,8 @@ pub(super) const SUITE: Suite = Suite {
     invariants: &[INVARIANTS],
     promises: &[PROMISES],
     interferences: &[
-        Interference { name: "delete-pod", act: pod_interferences::delete },
-        Interference { name: "suspend", act: suspend },
+        Interference { name: "delete-pod", act: delete_pod },
+        Interference { name: "suspend", act: |world, luck| suspend(world, luck, CRON_JOBS, TICK) },
         Interference { name: "run-by-hand", act: run_by_hand },
     ],
 };
@@ -57,20 +57,10 @@ pub(super) const AUTUMN_START: i64 = 1_792_887_447_200;
 
 const TICK: &str = "tick";
 const FIRST: &str = "tick-29920910";
-fn spec(patch: Value) -> What {
-    What::merge(CRON_JOBS, TICK, json!({ "spec": patch }))
-}
-
-fn suspend(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some(cron) = world.get(CRON_JOBS, NAMESPACE, TICK) else { return Vec::new() };
-    let suspended = cron["spec"]["suspend"] == json!(true);
-    let suspend = |suspend: bool| spec(json!({ "suspend": suspend }));
-    vec![(Duration::ZERO, suspend(!suspended)), (Duration::from_secs(luck % 30), suspend(suspended))]
-}
 
 /// Makes a Job from the CronJob by hand, under one of the names that users choose: those of runs are among them.
-fn run_by_hand(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some(cron) = world.get(CRON_JOBS, NAMESPACE, TICK) else { return Vec::new() };
+fn run_by_hand(world: &World, luck: u64) -> Deeds {
+    let cron = world.get(CRON_JOBS, NAMESPACE, TICK)?;
     let name = match luck % 6 {
         0 => "tick-1".to_owned(),
         1 => "manual".to_owned(),
@@ -88,5 +78,5 @@ fn run_by_hand(world: &World, luck: u64) -> Vec<(Duration, What)> {
         "metadata": {"name": name, "annotations": annotations, "ownerReferences": [{"apiVersion": "batch/v1",
             "kind": "CronJob", "name": TICK, "uid": cron["metadata"]["uid"], "controller": true}]},
         "spec": cron["spec"]["jobTemplate"]["spec"]});
-    vec![(Duration::ZERO, What::Create(job))]
+    at_once([What::Create(job)])
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::rules::without;
 use crate::{
-    json::{annotation, at, condition, controller_uid, is_deleting, name, number, text, uid},
+    json::{annotation, at, condition, controller_uid, is_deleting, is_true, items, name, number, text, uid},
     scenario::{Invariant, Promise},
     stage::NAMESPACE,
     world::{Logged, World},
@@ -62,13 +62,13 @@ pub(super) const PROMISES: &[Promise] = &[
 
 /// A Job that the controller has just created, and its CronJob, which may be gone by now.
 fn started<'a>(world: &'a World, logged: &Logged) -> Option<(Arc<Value>, &'a Arc<Value>)> {
-    let job = logged.after().filter(|_| logged.by(CONTROLLER) && logged.resource() == JOBS && logged.creates())?;
+    let job = logged.after().filter(|_| logged.is_of(CONTROLLER, JOBS) && logged.creates())?;
     let cron = world.by_uid(CRON_JOBS, controller_uid(&job))?;
     Some((job, cron))
 }
 
 fn is_finished(job: &Value) -> bool {
-    ["Complete", "Failed"].iter().any(|kind| condition(job, kind, "status") == "True")
+    ["Complete", "Failed"].iter().any(|kind| is_true(job, kind))
 }
 
 /// The scheduled time of a Job; nothing for a Job made by hand.
@@ -149,8 +149,8 @@ fn fires(cron: &Value, run: Timestamp) -> bool {
     created.zip(Schedule::of(cron)).is_some_and(|(created, schedule)| schedule.fires(created, run))
 }
 
-fn a_run_is_started_once(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((job, cron)) = started(world, logged) else { return Ok(()) };
+fn a_run_is_started_once(world: &World, logged: &Logged) -> Option<String> {
+    let (job, cron) = started(world, logged)?;
     let run = scheduled(&job);
     let same = |other: &&Logged| {
         other.resource() == JOBS
@@ -159,41 +159,35 @@ fn a_run_is_started_once(world: &World, logged: &Logged) -> Result<(), String> {
             && other.after().is_some_and(|other| controller_uid(&other) == uid(cron) && scheduled(&other) == run)
     };
     match world.log().iter().filter(same).count() {
-        0 | 1 => Ok(()),
-        times => Err(format!("the run of {run:?} was started {times} times")),
+        0 | 1 => None,
+        times => Some(format!("the run of {run:?} was started {times} times")),
     }
 }
 
-fn schedules_go_forward(_: &World, logged: &Logged) -> Result<(), String> {
-    let (Some(before), Some(after)) = (logged.before(), logged.after()) else { return Ok(()) };
-    if !logged.by(CONTROLLER) || logged.resource() != CRON_JOBS {
-        return Ok(());
-    }
-    for field in ["/status/lastScheduleTime", "/status/lastSuccessfulTime"] {
-        if time(&after, field) < time(&before, field) {
-            return Err(format!("{field} goes back from {} to {}", text(&before, field), text(&after, field)));
-        }
-    }
-    Ok(())
+fn schedules_go_forward(_: &World, logged: &Logged) -> Option<String> {
+    let (before, after) = logged.changed(CONTROLLER, CRON_JOBS)?;
+    let fields = ["/status/lastScheduleTime", "/status/lastSuccessfulTime"];
+    let field = fields.into_iter().find(|field| time(&after, field) < time(&before, field))?;
+    Some(format!("{field} goes back from {} to {}", text(&before, field), text(&after, field)))
 }
 
-fn starts_only_what_is_wanted(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((job, cron)) = started(world, logged) else { return Ok(()) };
+fn starts_only_what_is_wanted(world: &World, logged: &Logged) -> Option<String> {
+    let (job, cron) = started(world, logged)?;
     let mut states = world.recent(CRON_JOBS, NAMESPACE, name(cron)).into_iter();
     let wants = |state: Option<&Arc<Value>>| {
         state.is_some_and(|c| uid(c) == uid(cron) && !is_deleting(c) && at(c, "/spec/suspend") != Some(&json!(true)))
     };
-    if states.any(wants) { Ok(()) } else { Err(format!("Job {} is started for a CronJob that wants none", name(&job))) }
+    (!states.any(wants)).then(|| format!("Job {} is started for a CronJob that wants none", name(&job)))
 }
 
 /// A Job is created for a firing of a schedule that the controller could see, not before its time, nor after its deadline.
-fn starts_only_what_is_due(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((job, cron)) = started(world, logged) else { return Ok(()) };
-    let Some(run) = scheduled(&job) else { return Err(format!("Job {} has no scheduled time", name(&job))) };
+fn starts_only_what_is_due(world: &World, logged: &Logged) -> Option<String> {
+    let (job, cron) = started(world, logged)?;
+    let Some(run) = scheduled(&job) else { return Some(format!("Job {} has no scheduled time", name(&job))) };
     let clocks = SignedDuration::try_from(world.skew()).unwrap_or(SignedDuration::MAX) + SignedDuration::from_secs(1);
     let late = logged.write.at.duration_since(run);
     if late < -clocks {
-        return Err(format!("the run of {run} is started at {}", logged.write.at));
+        return Some(format!("the run of {run} is started at {}", logged.write.at));
     }
     let lag = SignedDuration::try_from(world.lag()).unwrap_or(SignedDuration::MAX);
     let states = world.recent(CRON_JOBS, NAMESPACE, name(cron));
@@ -201,17 +195,15 @@ fn starts_only_what_is_due(world: &World, logged: &Logged) -> Result<(), String>
         let deadline = at(state, "/spec/startingDeadlineSeconds").and_then(Value::as_i64);
         fires(state, run) && deadline.is_none_or(|deadline| late <= SignedDuration::from_secs(deadline) + lag + clocks)
     };
-    if states.into_iter().flatten().any(|state| could_be_due(state)) {
-        Ok(())
-    } else {
-        Err(format!("the run of {run}, started at {}, is none of {}", logged.write.at, text(cron, "/spec/schedule")))
-    }
+    (!states.into_iter().flatten().any(|state| could_be_due(state))).then(|| {
+        format!("the run of {run}, started at {}, is none of {}", logged.write.at, text(cron, "/spec/schedule"))
+    })
 }
 
 /// Of the runs that are due, the last one is started: those before it were missed.
-fn one_missed_run_is_made_up_for(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((job, cron)) = started(world, logged) else { return Ok(()) };
-    let Some(run) = scheduled(&job) else { return Ok(()) };
+fn one_missed_run_is_made_up_for(world: &World, logged: &Logged) -> Option<String> {
+    let (job, cron) = started(world, logged)?;
+    let run = scheduled(&job)?;
     let slack = SignedDuration::try_from(world.lag() + world.skew()).unwrap_or(SignedDuration::MAX);
     let known = logged.write.at.checked_sub(slack + SignedDuration::from_secs(1)).unwrap_or(run);
     let overtaking = |state: &Arc<Value>| -> Option<Timestamp> {
@@ -220,18 +212,15 @@ fn one_missed_run_is_made_up_for(world: &World, logged: &Logged) -> Result<(), S
     // A state of another schedule says nothing about this run.
     let mut states = world.recently(CRON_JOBS, NAMESPACE, name(cron)).filter(|state| fires(state, run)).peekable();
     if states.peek().is_none() || states.any(|state| overtaking(state).is_none()) {
-        return Ok(());
+        return None;
     }
     let next = overtaking(cron).unwrap_or(run);
-    Err(format!("the run of {run} is started at {}, and that of {next} is due", logged.write.at))
+    Some(format!("the run of {run} is started at {}, and that of {next} is due", logged.write.at))
 }
 
-fn one_at_a_time(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((job, cron)) = started(world, logged) else { return Ok(()) };
+fn one_at_a_time(world: &World, logged: &Logged) -> Option<String> {
+    let (job, cron) = started(world, logged)?;
     let policy = text(cron, "/spec/concurrencyPolicy");
-    if policy == "Allow" {
-        return Ok(());
-    }
     // A Job that has been there for less than the lag may have been overlooked. Jobs made by hand do not count.
     let since = |at: Instant| world.now().saturating_duration_since(at);
     let old = |other: &&Arc<Value>| {
@@ -244,68 +233,57 @@ fn one_at_a_time(world: &World, logged: &Logged) -> Result<(), String> {
         .filter(old)
         .map(|other| name(other))
         .collect();
-    if active.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("{policy}: Job {} is started while {active:?} are active", name(&job)))
-    }
+    (policy != "Allow" && !active.is_empty())
+        .then(|| format!("{policy}: Job {} is started while {active:?} are active", name(&job)))
 }
 
-fn deletes_only_what_ended(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(job) = logged.before().filter(|_| logged.by(CONTROLLER) && logged.deletes()) else { return Ok(()) };
+fn deletes_only_what_ended(world: &World, logged: &Logged) -> Option<String> {
+    let job = logged.before().filter(|_| logged.by(CONTROLLER) && logged.deletes())?;
     let Some(cron) = world.by_uid(CRON_JOBS, controller_uid(&job)) else {
-        return Err(format!("Job {} has no CronJob, and is deleted", name(&job)));
+        return Some(format!("Job {} has no CronJob, and is deleted", name(&job)));
     };
     let is_replaced = text(cron, "/spec/concurrencyPolicy") == "Replace" && scheduled(&job).is_some();
-    if is_finished(&job) || is_replaced { Ok(()) } else { Err(format!("Job {} runs, and is deleted", name(&job))) }
+    (!is_finished(&job) && !is_replaced).then(|| format!("Job {} runs, and is deleted", name(&job)))
 }
 
 /// A finished Job is deleted only if at least as many as the limit are left of its kind.
-fn keeps_the_history(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(job) = logged.before().filter(|_| logged.by(CONTROLLER) && logged.deletes()) else { return Ok(()) };
-    let Some(cron) = world.by_uid(CRON_JOBS, controller_uid(&job)).filter(|_| is_finished(&job)) else { return Ok(()) };
+fn keeps_the_history(world: &World, logged: &Logged) -> Option<String> {
+    let job = logged.before().filter(|_| logged.by(CONTROLLER) && logged.deletes())?;
+    let cron = world.by_uid(CRON_JOBS, controller_uid(&job)).filter(|_| is_finished(&job))?;
     let (kind, limit) = match condition(&job, "Complete", "status") {
         "True" => ("Complete", "/spec/successfulJobsHistoryLimit"),
         _ => ("Failed", "/spec/failedJobsHistoryLimit"),
     };
     let is_kept = |other: &&Arc<Value>| {
-        controller_uid(other) == uid(cron)
-            && uid(other) != uid(&job)
-            && condition(other, kind, "status") == "True"
-            && !is_deleting(other)
+        controller_uid(other) == uid(cron) && uid(other) != uid(&job) && is_true(other, kind) && !is_deleting(other)
     };
     let (kept, limit) = (world.list(JOBS).filter(is_kept).count() as i64, number(cron, limit));
-    if kept >= limit { Ok(()) } else { Err(format!("Job {} is deleted, and {kept} of {limit} are left", name(&job))) }
+    (kept < limit).then(|| format!("Job {} is deleted, and {kept} of {limit} are left", name(&job)))
 }
 
-fn records_only_its_own(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(cron) = logged.after().filter(|_| logged.by(CONTROLLER) && logged.resource() == CRON_JOBS) else {
-        return Ok(());
-    };
-    let active = at(&cron, "/status/active").and_then(Value::as_array).cloned().unwrap_or_default();
+fn records_only_its_own(world: &World, logged: &Logged) -> Option<String> {
+    let cron = logged.after().filter(|_| logged.is_of(CONTROLLER, CRON_JOBS))?;
+    let active = items(&cron, "/status/active");
     let mut uids: Vec<&str> = active.iter().map(|reference| text(reference, "/uid")).collect();
     for recorded in &uids {
         let job = world.by_uid(JOBS, recorded);
         let owner = job.map(|job| controller_uid(job));
         if owner != Some(uid(&cron)) {
-            return Err(format!("a Job of {owner:?} is recorded"));
+            return Some(format!("a Job of {owner:?} is recorded"));
         }
         if job.is_some_and(|job| scheduled(job).is_none()) {
-            return Err("a Job made by hand is recorded".to_owned());
+            return Some("a Job made by hand is recorded".to_owned());
         }
     }
     uids.sort_unstable();
-    if uids.windows(2).any(|pair| pair[0] == pair[1]) { Err("a Job is recorded twice".to_owned()) } else { Ok(()) }
+    uids.windows(2).any(|pair| pair[0] == pair[1]).then(|| "a Job is recorded twice".to_owned())
 }
 
 /// Of a CronJob the controller writes the status alone, and of a Job nothing: it only creates and deletes Jobs.
-fn wishes_are_the_users(_: &World, logged: &Logged) -> Result<(), String> {
-    let (Some(before), Some(after)) = (logged.before(), logged.after()) else { return Ok(()) };
-    if !logged.by(CONTROLLER) || logged.deletes() {
-        return Ok(());
-    }
+fn wishes_are_the_users(_: &World, logged: &Logged) -> Option<String> {
+    let (before, after) = logged.change().filter(|_| logged.by(CONTROLLER) && !logged.deletes())?;
     if logged.resource() == JOBS {
-        return Err(format!("the Job {} is changed", text(&after, "/metadata/name")));
+        return Some(format!("the Job {} is changed", text(&after, "/metadata/name")));
     }
     let without_status = |object: &Value| {
         let mut object = object.clone();
@@ -313,13 +291,13 @@ fn wishes_are_the_users(_: &World, logged: &Logged) -> Result<(), String> {
         without(&object, &[])
     };
     let is_changed = logged.resource() == CRON_JOBS && without_status(&before) != without_status(&after);
-    if is_changed { Err("more than the status of the CronJob is written".to_owned()) } else { Ok(()) }
+    is_changed.then(|| "more than the status of the CronJob is written".to_owned())
 }
 
 /// In the end the unfinished Jobs that the controller created are recorded as active, and nothing else.
-fn records_are_the_truth(world: &World) -> Result<(), String> {
+fn records_are_the_truth(world: &World) -> Option<String> {
     for cron in world.list(CRON_JOBS) {
-        let active = at(cron, "/status/active").and_then(Value::as_array).cloned().unwrap_or_default();
+        let active = items(cron, "/status/active");
         let mut recorded: Vec<&str> = active.iter().map(|reference| text(reference, "/uid")).collect();
         let is_active = |job: &&Arc<Value>| {
             controller_uid(job) == uid(cron) && scheduled(job).is_some() && !is_finished(job) && !is_deleting(job)
@@ -328,16 +306,16 @@ fn records_are_the_truth(world: &World) -> Result<(), String> {
         recorded.sort_unstable();
         active.sort_unstable();
         if recorded != active {
-            return Err(format!("{recorded:?} are recorded, and {active:?} are active"));
+            return Some(format!("{recorded:?} are recorded, and {active:?} are active"));
         }
         // The last run is the latest one there ever was.
         let runs = world.ever().filter(|((resource, ..), job, _)| resource == JOBS && controller_uid(job) == uid(cron));
         let latest = runs.filter_map(|(_, job, _)| scheduled(job)).max();
         if time(cron, "/status/lastScheduleTime") != latest {
-            return Err(format!("{latest:?} was the last run, and {} is recorded", cron["status"]));
+            return Some(format!("{latest:?} was the last run, and {} is recorded", cron["status"]));
         }
     }
-    Ok(())
+    None
 }
 
 /// A time during which a CronJob was the same, up to its status.
@@ -408,7 +386,7 @@ fn may_start_from(world: &World, cron: &Value, firing: Timestamp) -> Option<Time
 
 /// Each firing in the time of an unchanged CronJob has exactly one run, where policy, deadline and the run's lag allow it. The
 /// last one that was missed while the controller was stopped, or while a Job forbade it, is made up for.
-fn each_firing_has_its_run(world: &World) -> Result<(), String> {
+fn each_firing_has_its_run(world: &World) -> Option<String> {
     let slack = world.lag() + world.skew() + RETRIES;
     let slack = SignedDuration::try_from(slack).unwrap_or(SignedDuration::MAX);
     for Era { from, cron, to } in eras(world) {
@@ -438,9 +416,9 @@ fn each_firing_has_its_run(world: &World) -> Result<(), String> {
             // Another Job may have taken the name.
             let is_taken = jobs.iter().any(|job| name(job) == job_name && !is_run(&job));
             if !is_taken && !jobs.iter().any(|job| is_run(&job)) {
-                return Err(format!("the firing of {firing} has no run ({})", cron["spec"]["schedule"]));
+                return Some(format!("the firing of {firing} has no run ({})", cron["spec"]["schedule"]));
             }
         }
     }
-    Ok(())
+    None
 }

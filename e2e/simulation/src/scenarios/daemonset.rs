@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::{
     daemonset_invariants::{INVARIANTS, PROMISES},
-    replicaset::pod_interferences,
+    interferences::{at_once, delete_pod, fail_pod, later, one_of, one_pod, relabel_pod, replace_set, take_pod},
 };
 use crate::{
     json::{at, labels, name},
-    scenario::{Interference, Labelled, Suite, Target, What},
+    scenario::{Deeds, Interference, Labelled, Suite, What},
     stage::NAMESPACE,
     world::World,
 };
@@ -25,14 +25,14 @@ pub(super) const SUITE: Suite = Suite {
     invariants: &[INVARIANTS],
     promises: &[PROMISES],
     interferences: &[
-        Interference { name: "delete-pod", act: pod_interferences::delete },
-        Interference { name: "relabel-pod", act: pod_interferences::relabel },
-        Interference { name: "take-pod", act: pod_interferences::take },
-        Interference { name: "fail-pod", act: fail },
+        Interference { name: "delete-pod", act: delete_pod },
+        Interference { name: "relabel-pod", act: relabel_pod },
+        Interference { name: "take-pod", act: take_pod },
+        Interference { name: "fail-pod", act: fail_pod },
         Interference { name: "duplicate-pod", act: duplicate },
         Interference { name: "taint", act: taint_a_node },
         Interference { name: "drop-node", act: drop_node },
-        Interference { name: "replace", act: replace },
+        Interference { name: "replace", act: |world, _| at_once(replace_set(world, DAEMON_SETS, AGENT)?) },
     ],
 };
 
@@ -44,7 +44,6 @@ pub(super) const STALE: Suite = Suite {
 };
 
 const DAEMON_SETS: &str = "daemonsets.apps";
-const REVISIONS: &str = "controllerrevisions.apps";
 const NODES: &str = "nodes";
 const PODS: &str = "pods";
 const AGENT: &str = "agent";
@@ -60,18 +59,9 @@ fn collected(zone: &str) -> What {
     What::DeleteAll(pods, json!({"gracePeriodSeconds": 0}))
 }
 
-fn failed(pod: &str) -> What {
-    What::MergeStatus(Target::new(PODS, pod), json!({"status": {"phase": "Failed", "reason": "Evicted"}}))
-}
-
-fn fail(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    pod_interferences::one(world, luck).map(|pod| (Duration::ZERO, failed(&pod))).into_iter().collect()
-}
-
 /// A Pod gets a twin: the same once more for the same node, as another active controller would create it.
-fn duplicate(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some(pod) = pod_interferences::one(world, luck) else { return Vec::new() };
-    let Some(pod) = world.get(PODS, NAMESPACE, &pod) else { return Vec::new() };
+fn duplicate(world: &World, luck: u64) -> Deeds {
+    let pod = world.get(PODS, NAMESPACE, &one_pod(world, luck)?)?;
     let meta = &pod["metadata"];
     let mut twin = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "image": "img:1"}]},
         "metadata": {"generateName": "twin-", "labels": meta["labels"], "annotations": meta["annotations"],
@@ -84,28 +74,27 @@ fn duplicate(world: &World, luck: u64) -> Vec<(Duration, What)> {
             twin["spec"][field] = value.clone();
         }
     }
-    vec![(Duration::ZERO, What::Create(twin))]
+    at_once([What::Create(twin)])
 }
 
 fn any_node(world: &World, luck: u64) -> Option<&Value> {
-    let ours: Vec<&Value> =
-        world.list(NODES).filter(|node| name(node).starts_with("node-")).map(|node| &**node).collect();
-    usize::try_from(luck).unwrap_or(0).checked_rem(ours.len()).and_then(|index| ours.get(index).copied())
+    let ours = world.list(NODES).filter(|node| name(node).starts_with("node-"));
+    one_of(ours.map(|node| &**node).collect(), luck)
 }
 
-fn taint_a_node(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some(node) = any_node(world, luck) else { return Vec::new() };
+fn taint_a_node(world: &World, luck: u64) -> Deeds {
+    let node = any_node(world, luck)?;
     let before = at(node, "/spec/taints").cloned().unwrap_or_default();
     let effect = if luck & 16 == 0 { "NoSchedule" } else { "NoExecute" };
     let mut more = before.as_array().cloned().unwrap_or_default();
     more.push(json!({"key": "sim.example.com/other", "effect": effect}));
     let taints = |taints: Value| What::merge(NODES, name(node), json!({"spec": {"taints": taints}}));
-    vec![(Duration::ZERO, taints(json!(more))), (Duration::from_secs(1 + luck % 60), taints(before))]
+    later(taints(json!(more)), 1 + luck % 60, taints(before))
 }
 
 /// A node is deleted and comes back after a while, with its Pods unless they were collected meanwhile.
-fn drop_node(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some(node) = any_node(world, luck) else { return Vec::new() };
+fn drop_node(world: &World, luck: u64) -> Deeds {
+    let node = any_node(world, luck)?;
     let (name, zone) = (name(node), labels(node).get(ZONE).copied().unwrap_or_default());
     let again = json!({"apiVersion": "v1", "kind": "Node", "status": node["status"],
         "metadata": {"name": name, "labels": node["metadata"]["labels"]}});
@@ -115,15 +104,5 @@ fn drop_node(world: &World, luck: u64) -> Vec<(Duration, What)> {
     }
     steps.push((Duration::from_secs(1 + luck % 60), What::Create(again)));
     steps.push((Duration::from_secs(1), untaint(name)));
-    steps
-}
-
-/// A set is replaced by another one of its name; its Pods and revisions are deleted with it.
-fn replace(world: &World, _luck: u64) -> Vec<(Duration, What)> {
-    let Some(old) = world.get(DAEMON_SETS, NAMESPACE, AGENT) else { return Vec::new() };
-    let again = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": AGENT}, "spec": old["spec"]});
-    let delete = What::delete(DAEMON_SETS, AGENT);
-    let revisions = What::delete_all(REVISIONS, "app", AGENT);
-    let pods = What::delete_all(PODS, "app", AGENT);
-    [delete, revisions, What::Create(again), pods].into_iter().map(|what| (Duration::ZERO, what)).collect()
+    Some(steps)
 }

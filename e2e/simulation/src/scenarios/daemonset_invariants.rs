@@ -9,16 +9,18 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde_json::Value;
 
 use super::{
-    availability::{is_ready, is_surely_available, was_available},
+    availability::{is_surely_available, was_available},
     daemonset_view::{
         CONTROLLER, GENERATION, HASH, NODES, PODS, Place, REVISIONS, SELECTOR, TOLERATED, always,
-        deleted_by_the_controller, has_finished, holds_template, is_leaving, is_updated, known_pods, label,
-        left_behind, max_surge, max_unavailable, may_surge, pin, place, recent_places, rolls, runs, target,
+        deleted_by_the_controller, holds_template, is_leaving, is_updated, known_pods, left_behind, max_surge,
+        max_unavailable, may_surge, pin, place, recent_places, rolls, runs, target,
     },
     rules::{DAEMON_SETS, says},
 };
 use crate::{
-    json::{at, controller, controller_uid, is_deleting, name, number, selects, text, uid},
+    json::{
+        at, controller, controller_uid, has_finished, is_deleting, is_ready, label, name, number, selects, text, uid,
+    },
     scenario::{Invariant, Promise},
     stage::NAMESPACE,
     world::{Logged, World},
@@ -94,41 +96,31 @@ fn surely_desired<'a>(world: &'a World, set: &'a Value) -> impl Iterator<Item = 
     world.list(NODES).filter(move |node| recent_places(world, set, name(node)).1 == Some(Place::Runs))
 }
 
-fn nodes_get_one_pod(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, set)) = DAEMON_SETS.created(world, logged) else { return Ok(()) };
+fn nodes_get_one_pod(world: &World, logged: &Logged) -> Option<String> {
+    let (pod, set) = DAEMON_SETS.created(world, logged)?;
     let node = target(&pod);
-    let others = |test: fn(&Value) -> bool| {
-        let mut others = known_pods(world, set, node, test).filter(|other| uid(other) != uid(&pod));
-        others.next().map(|other| name(other).to_owned())
-    };
-    if !DAEMON_SETS.recent(world, set).any(|set| may_surge(set)) {
-        return match others(|other| !is_leaving(other)) {
-            Some(other) => Err(format!("node {node} gets Pod {} beside {other}", name(&pod))),
-            None => Ok(()),
-        };
-    }
-    let hash = label(&pod, HASH);
-    let mut same = known_pods(world, set, node, runs).filter(|o| uid(o) != uid(&pod) && label(o, HASH) == hash);
-    match same.next() {
-        Some(other) => Err(format!("node {node} gets Pod {} beside {} of the same hash", name(&pod), name(other))),
-        None => Ok(()),
-    }
+    let surges = DAEMON_SETS.recent(world, set).any(|set| may_surge(set));
+    let takes_the_place = move |other: &Value| if surges { runs(other) } else { !is_leaving(other) };
+    let is_like = |other: &Value| !surges || label(other, HASH) == label(&pod, HASH);
+    let mut others = known_pods(world, set, node, takes_the_place).filter(|other| uid(other) != uid(&pod));
+    let other = others.find(|other| is_like(other))?;
+    Some(format!("node {node} gets Pod {} beside {}", name(&pod), name(other)))
 }
 
-fn only_eligible_nodes(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.after().filter(|_| DAEMON_SETS.writes(logged) && logged.creates()) else { return Ok(()) };
+fn only_eligible_nodes(world: &World, logged: &Logged) -> Option<String> {
+    let pod = logged.after().filter(|_| DAEMON_SETS.writes(logged) && logged.creates())?;
     let Some((_, set)) = DAEMON_SETS.created(world, logged) else {
-        return Err(format!("Pod {} is created for no DaemonSet", name(&pod)));
+        return Some(format!("Pod {} is created for no DaemonSet", name(&pod)));
     };
     match recent_places(world, set, target(&pod)).0 {
-        Some(Place::Runs) => Ok(()),
-        was => Err(format!("Pod {} is created for node {}, which was {was:?}", name(&pod), target(&pod))),
+        Some(Place::Runs) => None,
+        was => Some(format!("Pod {} is created for node {}, which was {was:?}", name(&pod), target(&pod))),
     }
 }
 
-fn pods_are_pinned(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, set)) = DAEMON_SETS.created(world, logged) else { return Ok(()) };
-    let wrong = |what: &str| Err(format!("Pod {} {what}", name(&pod)));
+fn pods_are_pinned(world: &World, logged: &Logged) -> Option<String> {
+    let (pod, set) = DAEMON_SETS.created(world, logged)?;
+    let wrong = |what: &str| Some(format!("Pod {} {what}", name(&pod)));
     if pin(&pod).is_none() {
         return wrong("is not pinned to one node");
     }
@@ -140,11 +132,11 @@ fn pods_are_pinned(world: &World, logged: &Logged) -> Result<(), String> {
         return wrong("lacks a toleration of its own");
     }
     let is_of = |set: &Arc<Value>| is_updated(world, set, &pod) && selects(set, SELECTOR, &pod);
-    if label(&pod, GENERATION).is_empty() || label(&pod, HASH).is_empty() || !DAEMON_SETS.recent(world, set).any(is_of)
-    {
-        return wrong("is not labelled as one of its set's template");
+    let is_labelled = !label(&pod, GENERATION).is_empty() && !label(&pod, HASH).is_empty();
+    if is_labelled && DAEMON_SETS.recent(world, set).any(is_of) {
+        return None;
     }
-    Ok(())
+    wrong("is not labelled as one of its set's template")
 }
 
 /// Whether the node of a Pod may have been taken for one on which it must not stay.
@@ -157,24 +149,14 @@ fn may_have_to_leave(world: &World, set: &Value, pod: &Value) -> bool {
     })
 }
 
-fn pods_go_for_a_reason(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, set)) = DAEMON_SETS.deleted(world, logged) else { return Ok(()) };
-    if has_finished(&pod) || may_have_to_leave(world, set, &pod) {
-        return Ok(());
-    }
+fn pods_go_for_a_reason(world: &World, logged: &Logged) -> Option<String> {
+    let (pod, set) = DAEMON_SETS.deleted(world, logged)?;
     let outdated = |set: &Arc<Value>| rolls(set) && !is_updated(world, set, &pod);
-    if DAEMON_SETS.recent(world, set).any(outdated) {
-        return Ok(());
-    }
-    let runs_there = |other: &&Arc<Value>| {
-        let there =
-            |state: &Arc<Value>| controller_uid(state) == uid(set) && target(state) == target(&pod) && runs(state);
-        uid(other) != uid(&pod) && world.recently(PODS, NAMESPACE, name(other)).any(there)
-    };
-    if world.list_recent(PODS).any(|other| runs_there(&other)) {
-        return Ok(());
-    }
-    Err(format!("Pod {} is deleted, and nothing asks for that", name(&pod)))
+    let has_reason = has_finished(&pod)
+        || may_have_to_leave(world, set, &pod)
+        || DAEMON_SETS.recent(world, set).any(outdated)
+        || has_company(world, set, &pod);
+    (!has_reason).then(|| format!("Pod {} is deleted, and nothing asks for that", name(&pod)))
 }
 
 /// The Pod that is deleted if it is surely available, its node surely desired, and a rolling update the only reason.
@@ -182,13 +164,18 @@ fn updated<'a>(world: &'a World, logged: &Logged) -> Option<(Arc<Value>, &'a Arc
     let (pod, set) = DAEMON_SETS.deleted(world, logged)?;
     let desired = surely_desired(world, set).any(|node| name(node) == target(&pod));
     // The state after the deletion is not that of an available Pod: it is asked about the moment before.
-    let available = !has_finished(&pod) && !is_deleting(&pod) && is_ready(&pod) && was_ready_for_long(world, set, &pod);
+    let available =
+        !has_finished(&pod) && !is_deleting(&pod) && is_ready(&pod) && is_surely_available_now(world, set, &pod);
     (desired && available).then_some((pod, set))
 }
 
-/// Whether a Pod that terminates just now was surely available until then.
-fn was_ready_for_long(world: &World, set: &Value, pod: &Value) -> bool {
+/// Whether a Pod is surely available, or was until it began to terminate just now.
+fn is_surely_available_now(world: &World, set: &Value, pod: &Value) -> bool {
     DAEMON_SETS.recent(world, set).all(|set| is_surely_available(world, set, name(pod)))
+}
+
+fn may_be_available(world: &World, set: &Value, pod: &Value) -> bool {
+    DAEMON_SETS.recent(world, set).any(|set| was_available(world, set, name(pod)))
 }
 
 /// Whether a node may have been taken for one with an available Pod: not if the controller deleted that one itself.
@@ -198,26 +185,25 @@ fn may_serve(world: &World, set: &Value, node: &str) -> bool {
     };
     // A Pod that was taken away from the set lately may still be taken for its own.
     let states = world.list_recent(PODS).flat_map(|pod| world.recently(PODS, NAMESPACE, name(pod)));
-    states.filter(there).any(|pod| DAEMON_SETS.recent(world, set).any(|set| was_available(world, set, name(pod))))
+    states.filter(there).any(|pod| may_be_available(world, set, pod))
 }
 
-fn enough_stay_available(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, set)) = updated(world, logged) else { return Ok(()) };
+fn enough_stay_available(world: &World, logged: &Logged) -> Option<String> {
+    let (pod, set) = updated(world, logged)?;
     let node = target(&pod);
     let desired = most_desired(world, set);
     if DAEMON_SETS.recent(world, set).any(|set| may_surge(set)) || has_company(world, set, &pod) {
-        return Ok(());
+        return None;
     }
     let limit = DAEMON_SETS.recent(world, set).map(|set| max_unavailable(set, desired)).max().unwrap_or(0);
     let others = surely_desired(world, set).filter(|other| name(other) != node);
     let unavailable = others.filter(|other| !may_serve(world, set, name(other))).count();
-    if unavailable >= usize::try_from(limit).unwrap_or(0) {
-        return Err(format!(
+    (unavailable >= usize::try_from(limit).unwrap_or(0)).then(|| {
+        format!(
             "Pod {} is available and is deleted while {unavailable} other nodes have none, and {limit} are allowed",
             name(&pod)
-        ));
-    }
-    Ok(())
+        )
+    })
 }
 
 /// Whether another Pod of the set may have run on the same node, which then keeps one.
@@ -238,106 +224,90 @@ fn surges(world: &World, set: &Value, node: &str) -> bool {
         && known_pods(world, set, node, runs).any(|pod| waits(&pod))
 }
 
-fn surge_keeps_to_its_limit(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, set)) = DAEMON_SETS.created(world, logged) else { return Ok(()) };
+fn surge_keeps_to_its_limit(world: &World, logged: &Logged) -> Option<String> {
+    let (pod, set) = DAEMON_SETS.created(world, logged)?;
     let node = target(&pod);
-    let old = |other: &&Arc<Value>| {
-        uid(other) != uid(&pod)
-            && DAEMON_SETS.recent(world, set).all(|set| is_surely_available(world, set, name(other)))
-    };
-    if !known_pods(world, set, node, runs).any(|other| old(&other)) {
-        return Ok(());
+    let is_old = |other: &Value| uid(other) != uid(&pod) && is_surely_available_now(world, set, other);
+    if !known_pods(world, set, node, runs).any(|other| is_old(other)) {
+        return None;
     }
     let desired = most_desired(world, set);
     let limit = DAEMON_SETS.recent(world, set).map(|set| max_surge(set, desired)).max().unwrap_or(0);
     let others = world.list(NODES).filter(|other| name(other) != node);
     let surging = others.filter(|other| surges(world, set, name(other))).count();
-    if surging >= usize::try_from(limit).unwrap_or(0) {
-        return Err(format!("Pod {} is created while {surging} other nodes surge, and {limit} may", name(&pod)));
-    }
-    Ok(())
+    (surging >= usize::try_from(limit).unwrap_or(0))
+        .then(|| format!("Pod {} is created while {surging} other nodes surge, and {limit} may", name(&pod)))
 }
 
-fn surge_leaves_no_gap(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, set)) = updated(world, logged) else { return Ok(()) };
-    let node = target(&pod);
-    if !DAEMON_SETS.recent(world, set).all(|set| may_surge(set)) {
-        return Ok(());
-    }
+fn surge_leaves_no_gap(world: &World, logged: &Logged) -> Option<String> {
+    let (pod, set) = updated(world, logged)?;
     let serves = |other: &&Arc<Value>| {
-        let there = uid(other) != uid(&pod) && controller_uid(other) == uid(set) && target(other) == node;
-        there && DAEMON_SETS.recent(world, set).any(|set| was_available(world, set, name(other)))
+        let there = uid(other) != uid(&pod) && controller_uid(other) == uid(set) && target(other) == target(&pod);
+        there && may_be_available(world, set, other)
     };
-    if !world.list_recent(PODS).any(|other| serves(&other)) {
-        return Err(format!("Pod {} is available and is deleted before another one is, despite surge", name(&pod)));
-    }
-    Ok(())
+    let surges = DAEMON_SETS.recent(world, set).all(|set| may_surge(set));
+    (surges && !world.list_recent(PODS).any(|other| serves(&other)))
+        .then(|| format!("Pod {} is available and is deleted before another one is, despite surge", name(&pod)))
 }
 
-fn revisions_are_templates(world: &World, logged: &Logged) -> Result<(), String> {
-    let ours = logged.by(CONTROLLER) && logged.resource() == REVISIONS && !logged.deletes();
-    let Some(revision) = logged.after().filter(|_| ours) else { return Ok(()) };
+fn revisions_are_templates(world: &World, logged: &Logged) -> Option<String> {
+    let ours = logged.is_of(CONTROLLER, REVISIONS) && !logged.deletes();
+    let revision = logged.after().filter(|_| ours)?;
     let who = name(&revision);
     if label(&revision, HASH).is_empty() {
-        return Err(format!("revision {who} has no hash"));
+        return Some(format!("revision {who} has no hash"));
     }
     if !logged.creates() {
-        let same = logged.before().is_none_or(|before| before["data"] == revision["data"]);
-        return if same { Ok(()) } else { Err(format!("the data of revision {who} was changed")) };
+        let before = logged.before().filter(|before| before["data"] != revision["data"])?;
+        return Some(format!("the data of revision {} was changed", name(&before)));
     }
     let Some(set) = DAEMON_SETS.owner(world, &revision) else {
-        return Err(format!("revision {who} is no DaemonSet's"));
+        return Some(format!("revision {who} is no DaemonSet's"));
     };
     if who != format!("{}-{}", name(set), label(&revision, HASH)) {
-        return Err(format!("revision {who} is not named after its hash"));
+        return Some(format!("revision {who} is not named after its hash"));
     }
-    if !DAEMON_SETS.recent(world, set).any(|set| holds_template(&revision, set)) {
-        return Err(format!("revision {who} does not hold the template of {}", name(set)));
-    }
-    Ok(())
+    (!DAEMON_SETS.recent(world, set).any(|set| holds_template(&revision, set)))
+        .then(|| format!("revision {who} does not hold the template of {}", name(set)))
 }
 
-fn live_revisions_stay(world: &World, logged: &Logged) -> Result<(), String> {
-    let ours = logged.by(CONTROLLER) && logged.resource() == REVISIONS && logged.deletes();
-    let Some(gone) = logged.before().filter(|_| ours) else { return Ok(()) };
+fn live_revisions_stay(world: &World, logged: &Logged) -> Option<String> {
+    let gone = logged.deleted(CONTROLLER, REVISIONS)?;
     let Some(set) = DAEMON_SETS.owner(world, &gone) else {
-        return Err(format!("revision {} is deleted and is no DaemonSet's", name(&gone)));
+        return Some(format!("revision {} is deleted and is no DaemonSet's", name(&gone)));
     };
     let hash = label(&gone, HASH);
     let carries = |pod: &Value| controller_uid(pod) == uid(set) && label(pod, HASH) == hash;
     if let Some(pod) = DAEMON_SETS.dependents_of(world, set).find(|pod| always(world, pod, carries)) {
-        return Err(format!("revision {} is deleted, and Pod {} is of it", name(&gone), name(pod)));
+        return Some(format!("revision {} is deleted, and Pod {} is of it", name(&gone), name(pod)));
     }
-    if DAEMON_SETS.recent(world, set).all(|set| holds_template(&gone, set)) {
-        let mut others = world.list(REVISIONS).filter(|r| controller_uid(r) == uid(set) && uid(r) != uid(&gone));
-        if !others.any(|other| holds_template(other, set)) {
-            return Err(format!("revision {} is deleted, and is that of the template", name(&gone)));
-        }
-    }
-    Ok(())
+    let mut others = world.list(REVISIONS).filter(|r| controller_uid(r) == uid(set) && uid(r) != uid(&gone));
+    let is_used = DAEMON_SETS.recent(world, set).all(|set| holds_template(&gone, set));
+    (is_used && !others.any(|other| holds_template(other, set)))
+        .then(|| format!("revision {} is deleted, and is that of the template", name(&gone)))
 }
 
-fn statuses_make_sense(_: &World, logged: &Logged) -> Result<(), String> {
+fn statuses_make_sense(_: &World, logged: &Logged) -> Option<String> {
     let falling: &[&[&str]] = &[
         &["desiredNumberScheduled", "currentNumberScheduled", "numberReady", "numberAvailable"],
         &["currentNumberScheduled", "updatedNumberScheduled"],
     ];
-    DAEMON_SETS.statuses_make_sense(logged, &["observedGeneration", "collisionCount"], falling)?;
-    let Some((_, after)) = DAEMON_SETS.status(logged) else { return Ok(()) };
+    let (_, after) = DAEMON_SETS.status(logged)?;
     let is = |field: &str| number(&after, &format!("/status/{field}"));
     let missing = is("desiredNumberScheduled") - is("numberAvailable");
-    if is("numberUnavailable") != missing || is("numberMisscheduled") < 0 {
-        return Err(format!("{} says {}", name(&after), after["status"]));
-    }
-    Ok(())
+    let is_wrong = is("numberUnavailable") != missing || is("numberMisscheduled") < 0;
+    let others = DAEMON_SETS.statuses_make_sense(logged, &["observedGeneration", "collisionCount"], falling);
+    others.or_else(|| is_wrong.then(|| format!("{} says {}", name(&after), after["status"])))
 }
 
 /// A set that is left alone has one Pod on every node where one should run and none where none may, its status says so, and its
 /// rolling update has gone as far as its limit allows.
-fn daemon_sets_get_there(world: &World) -> Result<(), String> {
+fn daemon_sets_get_there(world: &World) -> Option<String> {
     for set in world.list(DAEMON_SETS.owners).filter(|set| !is_deleting(set)) {
-        let wrong = |what: String| Err(format!("DaemonSet {}: {what}", name(set)));
-        says(set, &[])?;
+        let wrong = |what: String| Some(format!("DaemonSet {}: {what}", name(set)));
+        if let Some(wrong) = says(set, &[]) {
+            return Some(wrong);
+        }
         let mut counts = [0; 6];
         for node in world.list(NODES) {
             let on_node: Vec<_> = DAEMON_SETS
@@ -373,7 +343,9 @@ fn daemon_sets_get_there(world: &World) -> Result<(), String> {
             "updatedNumberScheduled",
             "numberMisscheduled",
         ];
-        says(set, &fields.into_iter().zip(counts).collect::<Vec<_>>())?;
+        if let Some(wrong) = says(set, &fields.into_iter().zip(counts).collect::<Vec<_>>()) {
+            return Some(wrong);
+        }
         if let Some(pod) = left_behind(world, set).filter(|_| rolls(set)) {
             return wrong(format!("Pod {} is not updated", name(pod)));
         }
@@ -385,15 +357,15 @@ fn daemon_sets_get_there(world: &World) -> Result<(), String> {
             return wrong(format!("Pod {} is not adopted", name(pod)));
         }
     }
-    Ok(())
+    None
 }
 
 /// The revision of the template exists once, has the highest number, and the history is no longer than its limit.
-fn histories_are_in_order(world: &World) -> Result<(), String> {
+fn histories_are_in_order(world: &World) -> Option<String> {
     for set in world.list(DAEMON_SETS.owners).filter(|set| !is_deleting(set)) {
         let own = || world.list(REVISIONS).filter(|revision| controller_uid(revision) == uid(set));
         let (current, old): (Vec<_>, Vec<_>) = own().partition(|revision| holds_template(revision, set));
-        let wrong = |what: String| Err(format!("the history of {}: {what}", name(set)));
+        let wrong = |what: String| Some(format!("the history of {}: {what}", name(set)));
         // One of that name that an earlier set owns is the garbage collector's to delete. Until then it is used.
         let is_left = |revision: &&Arc<Value>| {
             let of_earlier = controller(revision).is_some_and(|owner| text(owner, "/uid") != uid(set));
@@ -419,5 +391,5 @@ fn histories_are_in_order(world: &World) -> Result<(), String> {
             return wrong(format!("{kept} old revisions are kept, and {limit} are asked for"));
         }
     }
-    Ok(())
+    None
 }

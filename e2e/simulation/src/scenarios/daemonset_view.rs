@@ -8,9 +8,9 @@ use common::{
 };
 use serde_json::{Value, json};
 
-use super::{availability::is_ready, rules::DAEMON_SETS};
+use super::rules::DAEMON_SETS;
 use crate::{
-    json::{at, controller_uid, is_deleting, labels, name, selects, text, uid},
+    json::{at, controller_uid, has_finished, is_deleting, is_ready, items, label, labels, name, selects, text, uid},
     stage::NAMESPACE,
     world::World,
 };
@@ -33,10 +33,6 @@ pub(super) const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
-pub(super) fn has_finished(pod: &Value) -> bool {
-    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
-}
-
 pub(super) fn runs(pod: &Value) -> bool {
     !is_deleting(pod) && !has_finished(pod)
 }
@@ -46,17 +42,13 @@ pub(super) fn is_leaving(pod: &Value) -> bool {
     is_deleting(pod) && has_finished(pod)
 }
 
-pub(super) fn label<'a>(object: &'a Value, key: &str) -> &'a str {
-    labels(object).get(key).copied().unwrap_or_default()
-}
-
 /// The node that a Pod is for: the one it runs on, or the one its affinity names.
 pub(super) fn target(pod: &Value) -> &str {
     let bound = text(pod, "/spec/nodeName");
     if !bound.is_empty() {
         return bound;
     }
-    let terms = at(pod, TERMS).and_then(Value::as_array).into_iter().flatten();
+    let terms = items(pod, TERMS).iter();
     let fields = terms.flat_map(|term| term["matchFields"].as_array().into_iter().flatten());
     let named = fields.filter(|field| field["key"] == "metadata.name" && field["operator"] == "In");
     named.map(|field| text(field, "/values/0")).next().unwrap_or_default()
@@ -72,11 +64,8 @@ pub(super) fn pin(pod: &Value) -> Option<&str> {
 /// What a set may do on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
-    /// No Pod may run there.
     Leaves,
-    /// A Pod that is there may stay.
     Stays,
-    /// A Pod should run there.
     Runs,
 }
 
@@ -94,7 +83,7 @@ pub(super) fn place(set: &Value, node: &Value) -> Place {
         automatic || own.clone().any(|toleration| toleration["operator"] == "Exists" && toleration.get("key").is_none())
     };
     let repels = |effect: &str| {
-        let mut taints = at(node, "/spec/taints").and_then(Value::as_array).into_iter().flatten();
+        let mut taints = items(node, "/spec/taints").iter();
         taints.any(|taint| taint["effect"] == effect && !tolerated(taint))
     };
     if repels("NoExecute") {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::rules::{self, says};
 use crate::{
-    json::{annotation, at, condition, controller_uid, is_deleting, name, number, selects, text, uid},
+    json::{annotation, at, condition, controller_uid, has_finished, is_deleting, name, number, selects, text, uid},
     scenario::{Invariant, Promise},
     stage::NAMESPACE,
     world::{Logged, World},
@@ -52,11 +52,10 @@ pub(super) const INVARIANTS: &[Invariant] = &[
 
 pub(super) const PROMISES: &[Promise] = &[Promise {
     name: "deployments-get-there",
-    claims: "DEPLOYMENT-17, DEPLOYMENT-20, DEPLOYMENT-34, DEPLOYMENT-50, DEPLOYMENT-53, DEPLOYMENT-58",
+    claims: "DEPLOYMENT-17, DEPLOYMENT-20, DEPLOYMENT-34, DEPLOYMENT-50, DEPLOYMENT-53, DEPLOYMENT-58, DEPLOYMENT-65",
     check: deployments_get_there,
 }];
 
-/// A write of the controller to a ReplicaSet, with the Deployment it is for.
 struct SetWrite<'a> {
     before: Option<Arc<Value>>,
     after: Option<Arc<Value>>,
@@ -65,21 +64,16 @@ struct SetWrite<'a> {
 
 impl<'a> SetWrite<'a> {
     fn of(world: &'a World, logged: &Logged) -> Option<Self> {
-        if !logged.by(CONTROLLER) || logged.resource() != REPLICA_SETS || !logged.through("") {
-            return None;
-        }
         let (before, after) = (logged.before(), logged.after());
-        let owner =
-            [&after, &before].into_iter().flatten().map(|set| controller_uid(set)).find(|uid| !uid.is_empty())?;
-        let deployment = world.by_uid(DEPLOYMENTS, owner)?;
-        Some(Self { before, after, deployment })
+        let owner = |set: &Arc<Value>| Some(controller_uid(set).to_owned()).filter(|uid| !uid.is_empty());
+        let deployment = world.by_uid(DEPLOYMENTS, &[&after, &before].into_iter().flatten().find_map(owner)?)?;
+        (logged.is_of(CONTROLLER, REPLICA_SETS) && logged.through("")).then_some(Self { before, after, deployment })
     }
 
     fn sizes(&self) -> (i64, i64) {
         (size(self.before.as_ref()), size(self.after.as_ref()))
     }
 
-    /// The states the Deployment may be taken to be in.
     fn recent(&self, world: &'a World) -> Vec<&'a Arc<Value>> {
         rules::DEPLOYMENTS.recent(world, self.deployment).collect()
     }
@@ -153,32 +147,25 @@ fn is_new(set: &Value, deployment: &Value) -> bool {
     template_without_hash(set) == deployment["spec"]["template"]
 }
 
-fn surge_is_bounded(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(write) = SetWrite::of(world, logged) else { return Ok(()) };
+fn surge_is_bounded(world: &World, logged: &Logged) -> Option<String> {
+    let write = SetWrite::of(world, logged)?;
     let (before, after) = write.sizes();
     let adopted = write.before.as_ref().is_some_and(|set| controller_uid(set).is_empty());
-    if after <= before || adopted {
-        return Ok(());
-    }
-    let total: i64 = sets(world, write.deployment).map(|set| size(Some(set))).sum();
     let recent = write.recent(world);
-    if !recent.iter().any(|d| is_rolling(d) && !is_paused(d)) {
-        return Ok(());
-    }
+    let rolls = recent.iter().any(|d| is_rolling(d) && !is_paused(d));
+    let total: i64 = sets(world, write.deployment).map(|set| size(Some(set))).sum();
     let bound = recent.iter().map(|d| number(d, "/spec/replicas") + max_surge(d)).max().unwrap_or(0);
-    if total > bound {
-        return Err(format!("a write raises the sum of sizes to {total}, which may be {bound}"));
-    }
-    Ok(())
+    (after > before && !adopted && rolls && total > bound)
+        .then(|| format!("a write raises the sum of sizes to {total}, which may be {bound}"))
 }
 
-fn availability_is_kept(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(write) = SetWrite::of(world, logged) else { return Ok(()) };
+fn availability_is_kept(world: &World, logged: &Logged) -> Option<String> {
+    let write = SetWrite::of(world, logged)?;
     let (before, after) = write.sizes();
     let recent = write.recent(world);
-    let Some(shrunk) = write.after.as_ref().filter(|_| after < before && !write.scales()) else { return Ok(()) };
+    let shrunk = write.after.as_ref().filter(|_| after < before && !write.scales())?;
     if recent.iter().any(|d| is_new(shrunk, d) || !is_rolling(d) || is_paused(d)) || write.rescales(world) {
-        return Ok(());
+        return None;
     }
     // What ReplicaSets say of themselves is what is known of Pods; it may be known a little late, as may that one is gone.
     let available = |set: &Value, size: i64| {
@@ -193,153 +180,114 @@ fn availability_is_kept(world: &World, logged: &Logged) -> Result<(), String> {
     };
     let least = recent.iter().map(|d| number(d, "/spec/replicas") - max_unavailable(d)).min().unwrap_or(0);
     let (was, is) = (with(before), with(after));
-    if is < was && is < least {
-        return Err(format!("a shrink of {} leaves {is} available, of which there must be {least}", name(shrunk)));
-    }
-    Ok(())
+    (is < was && is < least)
+        .then(|| format!("a shrink of {} leaves {is} available, of which there must be {least}", name(shrunk)))
 }
 
-fn recreate_waits(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(write) = SetWrite::of(world, logged) else { return Ok(()) };
+fn recreate_waits(world: &World, logged: &Logged) -> Option<String> {
+    let write = SetWrite::of(world, logged)?;
     let (before, after) = write.sizes();
     let recent = write.recent(world);
-    let Some(grown) = write.after.as_ref().filter(|_| after > before && !write.scales()) else { return Ok(()) };
+    let grown = write.after.as_ref().filter(|_| after > before && !write.scales())?;
     if recent.iter().any(|d| is_rolling(d) || is_paused(d)) {
-        return Ok(());
+        return None;
     }
-    for set in sets(world, write.deployment).filter(|set| uid(set) != uid(grown)) {
-        // A Pod that its labels have taken out of the Deployment does not count, also as long as it is not released.
-        let selected = |pod: &Value| {
-            let wanted = at(write.deployment, "/spec/selector/matchLabels").and_then(Value::as_object);
-            wanted.into_iter().flatten().all(|(key, value)| pod["metadata"]["labels"][key] == *value)
-        };
-        let pods = world.list("pods").filter(|pod| controller_uid(pod) == uid(set));
-        for pod in pods.filter(|pod| selected(pod)) {
-            let states = world.recent("pods", NAMESPACE, name(pod));
-            let ran = |state: Option<&Arc<Value>>| {
-                state.is_some_and(|pod| !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed"))
-            };
-            if states.iter().copied().all(ran) {
-                return Err(format!("{} grows while Pod {} of {} runs", name(grown), name(pod), name(set)));
-            }
-        }
-    }
-    Ok(())
+    let runs = |state: Option<&Arc<Value>>| state.is_some_and(|pod| !has_finished(pod));
+    let stays = |pod: &&Arc<Value>| world.recent("pods", NAMESPACE, name(pod)).into_iter().all(runs);
+    // A Pod that its labels have taken out of the Deployment does not count, also as long as it is not released.
+    let selected = |pod: &&Arc<Value>| selects(write.deployment, "/spec/selector", pod);
+    sets(world, write.deployment).filter(|set| uid(set) != uid(grown)).find_map(|set| {
+        let mut pods = world.list("pods").filter(|pod| controller_uid(pod) == uid(set)).filter(selected);
+        let pod = pods.find(stays)?;
+        Some(format!("{} grows while Pod {} of {} runs", name(grown), name(pod), name(set)))
+    })
 }
 
-fn templates_are_untouched(_: &World, logged: &Logged) -> Result<(), String> {
-    let (Some(before), Some(after), true) = (logged.before(), logged.after(), logged.by(CONTROLLER)) else {
-        return Ok(());
+fn templates_are_untouched(_: &World, logged: &Logged) -> Option<String> {
+    let (before, after) = logged.change().filter(|_| logged.by(CONTROLLER))?;
+    let is_changed = |field: &&str| at(&before, field) != at(&after, field);
+    let fields: &[&str] = match logged.resource().as_str() {
+        REPLICA_SETS => &["/spec/template", "/spec/selector"],
+        DEPLOYMENTS if annotation(&before, ROLLBACK).is_empty() => &["/spec", "/metadata/generation"],
+        _ => &[],
     };
-    match logged.resource().as_str() {
-        REPLICA_SETS => {
-            for field in ["template", "selector"] {
-                if before["spec"][field] != after["spec"][field] {
-                    return Err(format!("the {field} of {} was changed", name(&after)));
-                }
-            }
-        }
-        DEPLOYMENTS if annotation(&before, ROLLBACK).is_empty() => {
-            if before["spec"] != after["spec"] {
-                return Err(format!("the spec of Deployment {} was changed", name(&after)));
-            }
-            if before["metadata"]["generation"] != after["metadata"]["generation"] {
-                return Err(format!("the generation of Deployment {} was changed", name(&after)));
-            }
-        }
-        _ => {}
-    }
-    Ok(())
+    let field = fields.iter().copied().find(is_changed)?;
+    Some(format!("{field} of {} {} was changed", text(&after, "/kind"), name(&after)))
 }
 
 fn revision(object: &Value) -> i64 {
     annotation(object, REVISION).parse().unwrap_or(0)
 }
 
-fn revisions_grow(world: &World, logged: &Logged) -> Result<(), String> {
-    let (Some(before), Some(after), true) = (logged.before(), logged.after(), logged.by(CONTROLLER)) else {
-        return Ok(());
-    };
+fn revisions_grow(world: &World, logged: &Logged) -> Option<String> {
+    let (before, after) = logged.change().filter(|_| logged.by(CONTROLLER))?;
     // Who takes a Deployment's sets away takes their revisions along: it counts on from those that are left.
     let taken_away =
         logged.resource() == DEPLOYMENTS && sets(world, &after).all(|set| revision(set) < revision(&before));
-    if revision(&after) < revision(&before) && !taken_away {
-        return Err(format!(
-            "the revision of {} falls from {} to {}",
-            name(&after),
-            revision(&before),
-            revision(&after)
-        ));
+    let (was, is) = (revision(&before), revision(&after));
+    if is < was && !taken_away {
+        return Some(format!("the revision of {} falls from {was} to {is}", name(&after)));
     }
-    if number(&after, "/status/collisionCount") < number(&before, "/status/collisionCount") {
-        return Err(format!("the collision count of {} falls", name(&after)));
-    }
-    Ok(())
+    (number(&after, "/status/collisionCount") < number(&before, "/status/collisionCount"))
+        .then(|| format!("the collision count of {} falls", name(&after)))
 }
 
-fn only_the_finished_are_deleted(world: &World, logged: &Logged) -> Result<(), String> {
-    if !logged.by(CONTROLLER) || logged.resource() != REPLICA_SETS || !logged.deletes() {
-        return Ok(());
-    }
-    let Some(set) = logged.before() else { return Ok(()) };
+fn only_the_finished_are_deleted(world: &World, logged: &Logged) -> Option<String> {
+    let set = logged.deleted(CONTROLLER, REPLICA_SETS)?;
     let behind = number(&set, "/metadata/generation") > number(&set, "/status/observedGeneration");
     if number(&set, "/spec/replicas") != 0 || number(&set, "/status/replicas") != 0 || behind {
-        return Err(format!("{} is deleted and has {}, or is not observed", name(&set), set["spec"]["replicas"]));
+        return Some(format!("{} is deleted and has {}, or is not observed", name(&set), set["spec"]["replicas"]));
     }
     let Some(deployment) = world.by_uid(DEPLOYMENTS, controller_uid(&set)) else {
-        return Err(format!("{} is deleted and is not a Deployment's", name(&set)));
+        return Some(format!("{} is deleted and is not a Deployment's", name(&set)));
     };
     // A deletion names the version that was judged, and a set that is not selected is released.
     if !selects(deployment, "/spec/selector", &set) {
-        return Err(format!("{} is deleted, and its labels have taken it out of {}", name(&set), name(deployment)));
+        return Some(format!("{} is deleted, and its labels have taken it out of {}", name(&set), name(deployment)));
     }
-    if world.recently(DEPLOYMENTS, NAMESPACE, name(deployment)).all(|d| is_new(&set, d)) {
-        return Err(format!("{} is deleted and is the newest", name(&set)));
-    }
-    Ok(())
+    world
+        .recently(DEPLOYMENTS, NAMESPACE, name(deployment))
+        .all(|d| is_new(&set, d))
+        .then(|| format!("{} is deleted and is the newest", name(&set)))
 }
 
-fn others_are_untouched(world: &World, logged: &Logged) -> Result<(), String> {
-    rules::DEPLOYMENTS.others_stay(world, logged)?;
+fn others_are_untouched(world: &World, logged: &Logged) -> Option<String> {
     let is_lone = |set: Option<Arc<Value>>| set.is_some_and(|set| controller_uid(&set).is_empty());
     let is_change = rules::DEPLOYMENTS.writes(logged) && !logged.creates();
-    if is_change && is_lone(logged.before()) && is_lone(logged.after()) {
-        return Err(format!("{} is written and nobody's", logged.write.name));
-    }
-    rules::DEPLOYMENTS.only_the_living_adopt(world, logged)
+    let is_nobodys = is_change && is_lone(logged.before()) && is_lone(logged.after());
+    let others = rules::DEPLOYMENTS.others_stay(world, logged);
+    others
+        .or_else(|| is_nobodys.then(|| format!("{} is written and nobody's", logged.write.name)))
+        .or_else(|| rules::DEPLOYMENTS.only_the_living_adopt(world, logged))
 }
 
-fn pausing_pauses(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(write) = SetWrite::of(world, logged) else { return Ok(()) };
+fn pausing_pauses(world: &World, logged: &Logged) -> Option<String> {
+    let write = SetWrite::of(world, logged)?;
     let recent = write.recent(world);
     if recent.is_empty() || !recent.iter().all(|d| is_paused(d)) {
-        return Ok(());
+        return None;
     }
     let (before, after) = write.sizes();
-    let Some(set) = &write.after else { return Ok(()) };
+    let set = write.after.as_ref()?;
     if write.before.is_none() {
-        return Err(format!("{} is created while the Deployment is paused", name(set)));
+        return Some(format!("{} is created while the Deployment is paused", name(set)));
     }
     // More than there may be in all, as when a ReplicaSet comes back that was away, is taken back also during a pause.
     let total: i64 = sets(world, write.deployment).map(|set| size(Some(set))).sum();
     let bound = recent.iter().map(|d| number(d, "/spec/replicas") + max_surge(d)).max().unwrap_or(0);
     if after < before && total >= bound {
-        return Ok(());
+        return None;
     }
     let active = sets(world, write.deployment).filter(|other| uid(other) == uid(set) || size(Some(other)) > 0).count();
-    if before != after && !write.scales() && active > 1 && after > 0 {
-        return Err(format!("{} goes from {before} to {after} while the Deployment is paused", name(set)));
-    }
-    Ok(())
+    (before != after && !write.scales() && active > 1 && after > 0)
+        .then(|| format!("{} goes from {before} to {after} while the Deployment is paused", name(set)))
 }
 
-fn events_tell_the_truth(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(event) = logged.after().filter(|_| logged.by(CONTROLLER) && logged.resource() == "events") else {
-        return Ok(());
-    };
+fn events_tell_the_truth(world: &World, logged: &Logged) -> Option<String> {
+    let event = logged.after().filter(|_| logged.is_of(CONTROLLER, "events"))?;
     let (reason, message) = (text(&event, "/reason"), text(&event, "/message"));
     if reason != "ScalingReplicaSet" || message.starts_with("(combined") {
-        return Ok(());
+        return None;
     }
     let told = number(&event, "/count").max(1);
     let says = |write: &&Logged| {
@@ -351,34 +299,25 @@ fn events_tell_the_truth(world: &World, logged: &Logged) -> Result<(), String> {
             && message == format!("Scaled {direction} replica set {} from {from} to {to}", write.write.name)
     };
     let made = world.log().iter().filter(says).count() as i64;
-    if told > made {
-        return Err(format!("{message:?} is told {told} times and was done {made} times"));
-    }
-    Ok(())
+    (told > made).then(|| format!("{message:?} is told {told} times and was done {made} times"))
 }
 
-fn deadlines_are_fair(world: &World, logged: &Logged) -> Result<(), String> {
+fn deadlines_are_fair(world: &World, logged: &Logged) -> Option<String> {
     const LATE: &str = "ProgressDeadlineExceeded";
-    let (Some(before), Some(after)) = (logged.before(), logged.after()) else { return Ok(()) };
-    if !logged.by(CONTROLLER) || logged.resource() != DEPLOYMENTS {
-        return Ok(());
-    }
+    let (before, after) = logged.changed(CONTROLLER, DEPLOYMENTS)?;
     let (was, is) = (condition(&before, "Progressing", "reason"), condition(&after, "Progressing", "reason"));
     if is != LATE || was == LATE {
-        return Ok(());
+        return None;
     }
     if world.recently(DEPLOYMENTS, NAMESPACE, name(&after)).all(|d| is_paused(d)) {
-        return Err(format!("{} misses its deadline while it is paused", name(&after)));
+        return Some(format!("{} misses its deadline while it is paused", name(&after)));
     }
-    if was == "NewReplicaSetAvailable" {
-        return Err(format!("{} misses its deadline after it was rolled out", name(&after)));
-    }
-    Ok(())
+    (was == "NewReplicaSetAvailable").then(|| format!("{} misses its deadline after it was rolled out", name(&after)))
 }
 
-fn one_set_a_template(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(write) = SetWrite::of(world, logged).filter(|write| write.before.is_none()) else { return Ok(()) };
-    let Some(created) = &write.after else { return Ok(()) };
+fn one_set_a_template(world: &World, logged: &Logged) -> Option<String> {
+    let write = SetWrite::of(world, logged).filter(|write| write.before.is_none())?;
+    let created = write.after.as_ref()?;
     // What came only just now, or was touched by others, cannot be known of.
     let known = |set: &&Arc<Value>| {
         let states = world.recent(REPLICA_SETS, NAMESPACE, name(set));
@@ -386,9 +325,9 @@ fn one_set_a_template(world: &World, logged: &Logged) -> Result<(), String> {
     };
     let same = |set: &&Arc<Value>| uid(set) != uid(created) && is_like(set, created);
     if let Some(other) = sets(world, write.deployment).filter(same).find(known) {
-        return Err(format!("{} is created and {} has the same template", name(created), name(other)));
+        return Some(format!("{} is created and {} has the same template", name(created), name(other)));
     }
-    Ok(())
+    None
 }
 
 /// Whether two sets have one template, but for its hash.
@@ -396,24 +335,23 @@ fn is_like(set: &Value, other: &Value) -> bool {
     template_without_hash(set) == template_without_hash(other)
 }
 
-fn pods_are_not_its_business(_: &World, logged: &Logged) -> Result<(), String> {
-    if logged.by(CONTROLLER) && logged.resource() == "pods" {
-        return Err(format!("it writes Pod {}", logged.write.name));
-    }
-    Ok(())
+fn pods_are_not_its_business(_: &World, logged: &Logged) -> Option<String> {
+    (logged.is_of(CONTROLLER, "pods")).then(|| format!("it writes Pod {}", logged.write.name))
 }
 
 /// A Deployment that is left alone is rolled out, and says so.
 ///
 /// One whose Pods can never be ready is not: a rollback leads there if somebody has deleted the revision in between.
-fn deployments_get_there(world: &World) -> Result<(), String> {
+fn deployments_get_there(world: &World) -> Option<String> {
     let can_be_ready = |d: &&Arc<Value>| d["spec"]["template"]["metadata"]["annotations"]["sim/never-ready"].is_null();
     let left_alone = |d: &&Arc<Value>| !is_paused(d) && !is_deleting(d);
     for deployment in world.list(DEPLOYMENTS).filter(left_alone).filter(can_be_ready) {
         let (who, wanted) = (name(deployment), number(deployment, "/spec/replicas"));
-        let wrong = |what: &str| Err(format!("Deployment {who}: {what}"));
+        let wrong = |what: &str| Some(format!("Deployment {who}: {what}"));
         let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"].map(|field| (field, wanted));
-        says(deployment, &counts)?;
+        if let Some(wrong) = says(deployment, &counts) {
+            return Some(wrong);
+        }
         let reason = condition(deployment, "Progressing", "reason");
         if reason != "NewReplicaSetAvailable" {
             return wrong(&format!("it is rolled out and its reason is {reason:?}"));
@@ -437,5 +375,5 @@ fn deployments_get_there(world: &World) -> Result<(), String> {
             return wrong("it keeps more old ReplicaSets than it should");
         }
     }
-    Ok(())
+    None
 }

@@ -1,18 +1,15 @@
 //! Services: the suites, and what users do at any moment.
 
-use std::{sync::Arc, time::Duration};
-
 use common::settings::TunableValue;
-
 use serde_json::{Value, json};
 
 use super::{
-    endpointslice_invariants::{INVARIANTS, PROMISES, SERVICE_NAME, SERVICES, SLICES, label},
-    replicaset::pod_interferences,
+    endpointslice_invariants::{INVARIANTS, PROMISES, SERVICE_NAME, SERVICES, SLICES},
+    interferences::{at_once, delete_pod, later, one_of},
 };
 use crate::{
-    json::name,
-    scenario::{Interference, Suite, What},
+    json::{label, name},
+    scenario::{Deeds, Interference, Suite, What},
     stage::NAMESPACE,
     world::World,
 };
@@ -36,7 +33,7 @@ pub(super) const SUITE: Suite = Suite {
     invariants: &[INVARIANTS],
     promises: &[PROMISES],
     interferences: &[
-        Interference { name: "delete-pod", act: pod_interferences::delete },
+        Interference { name: "delete-pod", act: delete_pod },
         Interference { name: "delete-slice", act: delete_slice },
         Interference { name: "empty-slice", act: empty_slice },
         Interference { name: "take-slice", act: take_slice },
@@ -50,34 +47,26 @@ pub(super) const DUAL_STACK: Suite =
 
 const WEB: &str = "web";
 
-fn a_slice(world: &World, luck: u64) -> Option<&Arc<Value>> {
-    let slices: Vec<&Arc<Value>> = world.list(SLICES).filter(|slice| label(slice, SERVICE_NAME) == WEB).collect();
-    let at = usize::try_from(luck).unwrap_or(0).checked_rem(slices.len())?;
-    slices.get(at).copied()
+fn a_slice(world: &World, luck: u64) -> Option<&str> {
+    let slices = world.list(SLICES).filter(|slice| label(slice, SERVICE_NAME) == WEB);
+    one_of(slices.map(|slice| name(slice)).collect(), luck)
 }
 
-fn delete_slice(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let slice = a_slice(world, luck);
-    slice.map(|slice| (Duration::ZERO, What::delete_now(SLICES, name(slice)))).into_iter().collect()
+fn delete_slice(world: &World, luck: u64) -> Deeds {
+    at_once([What::delete_now(SLICES, a_slice(world, luck)?)])
 }
 
-fn empty_slice(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let slice = a_slice(world, luck);
-    let empty = |slice: &Arc<Value>| What::merge(SLICES, name(slice), json!({"endpoints": []}));
-    slice.map(|slice| (Duration::ZERO, empty(slice))).into_iter().collect()
+fn empty_slice(world: &World, luck: u64) -> Deeds {
+    at_once([What::merge(SLICES, a_slice(world, luck)?, json!({"endpoints": []}))])
 }
 
-fn take_slice(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let slice = a_slice(world, luck);
+fn take_slice(world: &World, luck: u64) -> Deeds {
     let mesh = json!({"metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": "mesh.example.com"}}});
-    slice.map(|slice| (Duration::ZERO, What::merge(SLICES, name(slice), mesh))).into_iter().collect()
+    at_once([What::merge(SLICES, a_slice(world, luck)?, mesh)])
 }
 
-/// Adds a label, and takes it away after a while.
-fn label_service(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    if world.get(SERVICES, NAMESPACE, WEB).is_none() {
-        return Vec::new();
-    }
+fn label_service(world: &World, luck: u64) -> Deeds {
+    world.get(SERVICES, NAMESPACE, WEB)?;
     let labelled = |value: Value| What::merge(SERVICES, WEB, json!({"metadata": {"labels": {"x": value}}}));
-    vec![(Duration::ZERO, labelled(json!("1"))), (Duration::from_secs(luck % 20), labelled(Value::Null))]
+    later(labelled(json!("1")), luck % 20, labelled(Value::Null))
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde_json::{Value, json};
 
 use crate::{
-    json::{at, condition, is_deleting, labels, name, selects, text, uid},
+    json::{at, has_finished, is_deleting, is_ready, items, label, labels, name, selects, text, uid},
     scenario::{Invariant, Promise},
     stage::NAMESPACE,
     world::{Logged, World},
@@ -69,18 +69,8 @@ pub(super) const PROMISES: &[Promise] = &[
     },
 ];
 
-/// A label's value; empty if there is none.
-pub(super) fn label<'a>(object: &'a Value, key: &str) -> &'a str {
-    object["metadata"]["labels"][key].as_str().unwrap_or_default()
-}
-
-/// Whether the controller under test has just written this slice.
 fn is_our_write(logged: &Logged) -> bool {
-    logged.by(CONTROLLER) && logged.resource() == SLICES
-}
-
-fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    at(object, pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    logged.is_of(CONTROLLER, SLICES)
 }
 
 fn endpoints(slice: &Value) -> &[Value] {
@@ -100,77 +90,59 @@ fn publishes_not_ready(service: &Value) -> bool {
     service["spec"]["publishNotReadyAddresses"] == json!(true)
 }
 
-fn foreign_slices_stay(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some(before) = logged.before().filter(|_| is_our_write(logged)) else { return Ok(()) };
-    if [OURS, MIRRORED].contains(&label(&before, MANAGED_BY)) {
-        Ok(())
-    } else {
-        Err(format!("{} belongs to {:?}", name(&before), label(&before, MANAGED_BY)))
-    }
+fn foreign_slices_stay(_: &World, logged: &Logged) -> Option<String> {
+    let before = logged.before().filter(|_| is_our_write(logged))?;
+    (![OURS, MIRRORED].contains(&label(&before, MANAGED_BY)))
+        .then(|| format!("{} belongs to {:?}", name(&before), label(&before, MANAGED_BY)))
 }
 
-fn slices_are_not_overfull(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some(after) = logged.after().filter(|_| is_our_write(logged)) else { return Ok(()) };
+fn slices_are_not_overfull(_: &World, logged: &Logged) -> Option<String> {
+    let after = logged.after().filter(|_| is_our_write(logged))?;
     let count = endpoints(&after).len();
     let before = logged.before().map_or(0, |before| endpoints(&before).len());
-    if label(&after, MANAGED_BY) != OURS || count as u64 <= MAX_ENDPOINTS || count <= before {
-        Ok(())
-    } else {
-        Err(format!("{} has {count} endpoints and may have {MAX_ENDPOINTS}", name(&after)))
-    }
+    (label(&after, MANAGED_BY) == OURS && count as u64 > MAX_ENDPOINTS && count > before)
+        .then(|| format!("{} has {count} endpoints and may have {MAX_ENDPOINTS}", name(&after)))
 }
 
-fn terminating_endpoints_are_not_ready(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(after) = logged.after().filter(|_| is_our_write(logged)) else { return Ok(()) };
+fn terminating_endpoints_are_not_ready(world: &World, logged: &Logged) -> Option<String> {
+    let after = logged.after().filter(|_| is_our_write(logged))?;
     if label(&after, MANAGED_BY) != OURS
         || world.recently(SERVICES, NAMESPACE, label(&after, SERVICE_NAME)).any(|service| publishes_not_ready(service))
     {
-        return Ok(());
+        return None;
     }
     let is_wrong =
         |endpoint: &&Value| holds(endpoint, "ready") && (holds(endpoint, "terminating") || !holds(endpoint, "serving"));
-    match endpoints(&after).iter().find(is_wrong) {
-        Some(endpoint) => Err(format!("an endpoint is ready with the conditions {}", endpoint["conditions"])),
-        None => Ok(()),
-    }
+    endpoints(&after)
+        .iter()
+        .find(is_wrong)
+        .map(|endpoint| format!("an endpoint is ready with the conditions {}", endpoint["conditions"]))
 }
 
-fn slices_have_a_living_owner(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(slice) = logged.after().filter(|_| is_our_write(logged) && logged.creates()) else { return Ok(()) };
+fn slices_have_a_living_owner(world: &World, logged: &Logged) -> Option<String> {
+    let slice = logged.after().filter(|_| is_our_write(logged) && logged.creates())?;
     let kind = text(&slice, "/metadata/ownerReferences/0/kind");
     let owner = text(&slice, "/metadata/ownerReferences/0/uid");
     let resource = if kind == "Service" { SERVICES } else { ENDPOINTS };
     let lives =
         |state: Option<&Arc<Value>>| state.is_some_and(|current| uid(current) == owner && !is_deleting(current));
-    if world.recent(resource, NAMESPACE, label(&slice, SERVICE_NAME)).into_iter().any(lives) {
-        Ok(())
-    } else {
-        Err(format!("{} is created for a {kind} that does not exist", name(&slice)))
-    }
+    (!world.recent(resource, NAMESPACE, label(&slice, SERVICE_NAME)).into_iter().any(lives))
+        .then(|| format!("{} is created for a {kind} that does not exist", name(&slice)))
 }
 
-fn writes_change_something(_: &World, logged: &Logged) -> Result<(), String> {
-    let (Some(before), Some(after)) = (logged.before(), logged.after()) else { return Ok(()) };
-    if !is_our_write(logged) || logged.deletes() {
-        return Ok(());
-    }
+fn writes_change_something(_: &World, logged: &Logged) -> Option<String> {
+    let (before, after) = logged.changed(CONTROLLER, SLICES).filter(|_| !logged.deletes())?;
     let content =
         |slice: &Value| (slice["endpoints"].clone(), slice["ports"].clone(), slice["metadata"]["labels"].clone());
     let is_mirrored = label(&after, MANAGED_BY) == MIRRORED;
-    if is_mirrored || content(&before) != content(&after) {
-        Ok(())
-    } else {
-        Err(format!("{} is written with the content it had", name(&after)))
-    }
+    (!is_mirrored && content(&before) == content(&after))
+        .then(|| format!("{} is written with the content it had", name(&after)))
 }
 
 /// A consumer that folds the watch into one set of endpoints for each Service never loses a ready endpoint whose Pod has
 /// been ready, and selected, for as long as a controller may be behind.
-fn consumers_keep_ready_endpoints(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(before) = logged.before().filter(|_| is_our_write(logged)) else { return Ok(()) };
-    if label(&before, MANAGED_BY) != OURS {
-        return Ok(());
-    }
+fn consumers_keep_ready_endpoints(world: &World, logged: &Logged) -> Option<String> {
+    let before = logged.before().filter(|slice| is_our_write(logged) && label(slice, MANAGED_BY) == OURS)?;
     let service_name = label(&before, SERVICE_NAME);
     let owner = text(&before, "/metadata/ownerReferences/0/uid");
     let services = world.recent(SERVICES, NAMESPACE, service_name);
@@ -178,12 +150,12 @@ fn consumers_keep_ready_endpoints(world: &World, logged: &Logged) -> Result<(), 
         state.is_some_and(|service| uid(service) == owner && !is_deleting(service) && has_selector(service))
     };
     if !services.iter().copied().all(owns) || somebody_meddled(world) {
-        return Ok(());
+        return None;
     }
     let services: Vec<&Arc<Value>> = services.into_iter().flatten().collect();
     let family = text(&before, "/addressType");
     if !services.iter().all(|service| families_of(service).contains(&family)) {
-        return Ok(());
+        return None;
     }
     let kept: BTreeSet<&str> = world
         .list(SLICES)
@@ -200,20 +172,20 @@ fn consumers_keep_ready_endpoints(world: &World, logged: &Logged) -> Result<(), 
             state.is_some_and(|pod| {
                 uid(pod) == pod_uid
                     && !is_deleting(pod)
-                    && condition(pod, "Ready", "status") == "True"
+                    && is_ready(pod)
                     && services.iter().all(|service| selects(service, "/spec/selector", pod))
                     && world.recent("nodes", "", text(pod, "/spec/nodeName")).iter().all(Option::is_some)
             })
         };
         if states.into_iter().all(is_due) && !kept.contains(pod_uid) {
             let pod = text(endpoint, "/targetRef/name");
-            return Err(format!(
+            return Some(format!(
                 "{pod} is ready, was in {}, and is in no {family} slice of {service_name} now",
                 name(&before)
             ));
         }
     }
-    Ok(())
+    None
 }
 
 /// Whether anybody but controllers has recently written a slice: what it held may have been counted on.
@@ -227,7 +199,6 @@ fn families_of(service: &Value) -> Vec<&str> {
     items(service, "/spec/ipFamilies").iter().filter_map(Value::as_str).collect()
 }
 
-/// The address that a Pod has of a family.
 fn address_of<'a>(pod: &'a Value, family: &str) -> Option<&'a str> {
     let mut addresses = items(pod, "/status/podIPs").iter().map(|ip| text(ip, "/ip"));
     addresses.find(|ip| ip.contains(':') == (family == "IPv6"))
@@ -236,9 +207,7 @@ fn address_of<'a>(pod: &'a Value, family: &str) -> Option<&'a str> {
 /// The Pods of a Service that have an address and have not finished.
 fn pods_of<'a>(world: &'a World, service: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
     world.list(PODS).filter(move |pod| {
-        selects(service, "/spec/selector", pod)
-            && !text(pod, "/status/podIP").is_empty()
-            && !["Succeeded", "Failed"].contains(&text(pod, "/status/phase"))
+        selects(service, "/spec/selector", pod) && !text(pod, "/status/podIP").is_empty() && !has_finished(pod)
     })
 }
 
@@ -260,12 +229,10 @@ fn port_text(port_name: &Value, number: &Value, protocol: &Value) -> String {
     format!("{} {number} {}", port_name.as_str().unwrap_or_default(), protocol.as_str().unwrap_or_default())
 }
 
-/// The ports of a slice or subset, in no order.
 fn ports_of(object: &Value) -> BTreeSet<String> {
     items(object, "/ports").iter().map(|port| port_text(&port["name"], &port["port"], &port["protocol"])).collect()
 }
 
-/// The hints that a ready endpoint has under the Service's traffic distribution.
 fn expected_hints(service: &Value, zone: &str, node: &str) -> Value {
     let distribution = text(service, "/spec/trafficDistribution");
     let mut hints = json!({});
@@ -286,7 +253,7 @@ fn expected_endpoint(world: &World, service: &Value, family: &str, pod: &Value) 
         return None;
     }
     let zone = node.map_or("", |node| label(node, "topology.kubernetes.io/zone"));
-    let serving = condition(pod, "Ready", "status") == "True";
+    let serving = is_ready(pod);
     let terminating = is_deleting(pod);
     let ready = publishes_not_ready(service) || (serving && !terminating);
     let hints = if ready { expected_hints(service, zone, node_name) } else { Value::Null };
@@ -312,7 +279,7 @@ fn told_endpoint(slice: &Value, endpoint: &Value) -> String {
     format!("{family} {target} {addresses:?} {ready} {serving} {terminating} {node_name} {zone} {hints} {ports:?}")
 }
 
-fn slices_tell_the_truth(world: &World) -> Result<(), String> {
+fn slices_tell_the_truth(world: &World) -> Option<String> {
     for service in world.list(SERVICES).filter(|service| has_selector(service) && !is_deleting(service)) {
         let slices: Vec<&Arc<Value>> = world
             .list(SLICES)
@@ -329,7 +296,7 @@ fn slices_tell_the_truth(world: &World) -> Result<(), String> {
         told.sort();
         wanted.sort();
         if told != wanted {
-            return Err(format!("{} slices tell of {told:#?}, and there are {wanted:#?}", slices.len()));
+            return Some(format!("{} slices tell of {told:#?}, and there are {wanted:#?}", slices.len()));
         }
         // A slice that somebody else has emptied is kept and filled again when there is something to put into it.
         let emptied = world.log().iter().any(|logged| logged.by_user() && logged.resource() == SLICES);
@@ -337,34 +304,34 @@ fn slices_tell_the_truth(world: &World) -> Result<(), String> {
             let of_family = || slices.iter().filter(|slice| text(slice, "/addressType") == family);
             let (count, empty) = (of_family().count(), of_family().filter(|slice| endpoints(slice).is_empty()).count());
             if count == 0 || (empty > 0 && count > 1 && !emptied) {
-                return Err(format!("{count} {family} slices, {empty} of them empty"));
+                return Some(format!("{count} {family} slices, {empty} of them empty"));
             }
         }
         for slice in slices {
             if text(slice, "/metadata/ownerReferences/0/uid") != uid(service) {
-                return Err(format!("{} is owned by another Service of that name", name(slice)));
+                return Some(format!("{} is owned by another Service of that name", name(slice)));
             }
             let mut own = labels(slice);
             let mut wanted = labels(service);
             own.retain(|key, _| ![SERVICE_NAME, MANAGED_BY, HEADLESS].contains(key));
             wanted.retain(|key, _| ![SERVICE_NAME, MANAGED_BY, HEADLESS].contains(key));
             if own != wanted {
-                return Err(format!("{} has the labels {own:?}, and its Service {wanted:?}", name(slice)));
+                return Some(format!("{} has the labels {own:?}, and its Service {wanted:?}", name(slice)));
             }
         }
     }
-    Ok(())
+    None
 }
 
-fn endpoints_tell_the_truth(world: &World) -> Result<(), String> {
+fn endpoints_tell_the_truth(world: &World) -> Option<String> {
     for object in world.list(ENDPOINTS) {
         if world.get(SERVICES, NAMESPACE, name(object)).is_none() {
-            return Err(format!("the Endpoints {} have no Service", name(object)));
+            return Some(format!("the Endpoints {} have no Service", name(object)));
         }
     }
     for service in world.list(SERVICES).filter(|service| has_selector(service) && !is_deleting(service)) {
         let Some(object) = world.get(ENDPOINTS, NAMESPACE, name(service)) else {
-            return Err(format!("the Service {} has no Endpoints", name(service)));
+            return Some(format!("the Service {} has no Endpoints", name(service)));
         };
         let mut told = BTreeSet::new();
         for subset in items(object, "/subsets") {
@@ -378,16 +345,16 @@ fn endpoints_tell_the_truth(world: &World) -> Result<(), String> {
         }
         let mut wanted = BTreeSet::new();
         for pod in pods_of(world, service).filter(|pod| publishes_not_ready(service) || !is_deleting(pod)) {
-            let ready = publishes_not_ready(service) || condition(pod, "Ready", "status") == "True";
+            let ready = publishes_not_ready(service) || is_ready(pod);
             let Some(ip) = families_of(service).first().and_then(|family| address_of(pod, family)) else { continue };
             let target = uid(pod);
             wanted.extend(resolved_ports(service, pod).iter().map(|port| format!("{target} {ip} {ready} {port}")));
         }
         if told != wanted {
-            return Err(format!("the Endpoints tell of {told:#?}, and there are {wanted:#?}"));
+            return Some(format!("the Endpoints tell of {told:#?}, and there are {wanted:#?}"));
         }
     }
-    Ok(())
+    None
 }
 
 /// What the Endpoints of a Service without selector say, for each address: address, readiness, ports, labels.
@@ -404,7 +371,7 @@ fn hand_made(object: &Value) -> BTreeSet<String> {
     told
 }
 
-fn mirrors_tell_the_truth(world: &World) -> Result<(), String> {
+fn mirrors_tell_the_truth(world: &World) -> Option<String> {
     let mut wanted = BTreeSet::new();
     for object in world.list(ENDPOINTS).filter(|object| label(object, SKIP_MIRROR) != "true") {
         let service = world.get(SERVICES, NAMESPACE, name(object));
@@ -423,10 +390,10 @@ fn mirrors_tell_the_truth(world: &World) -> Result<(), String> {
             for address in items(endpoint, "/addresses").iter().filter_map(Value::as_str) {
                 let line = format!("{service}: {address} {ready} {ports:?} {own_labels:?}");
                 if !told.insert(line) {
-                    return Err(format!("{address} is mirrored twice"));
+                    return Some(format!("{address} is mirrored twice"));
                 }
             }
         }
     }
-    if told == wanted { Ok(()) } else { Err(format!("mirrors tell of {told:#?}, and there are {wanted:#?}")) }
+    (told != wanted).then(|| format!("mirrors tell of {told:#?}, and there are {wanted:#?}"))
 }

@@ -5,10 +5,13 @@ use std::time::Duration;
 use common::settings::TunableValue;
 use serde_json::{Value, json};
 
-use super::gc_invariants::{INVARIANTS, PROMISES, references};
+use super::{
+    gc_invariants::{INVARIANTS, PROMISES},
+    interferences::{at_once, one_of},
+};
 use crate::{
-    json::{annotation, is_deleting, name},
-    scenario::{Interference, Suite, Target, What},
+    json::{annotation, is_deleting, name, owners},
+    scenario::{Deeds, Interference, Suite, Target, What},
     world::{Id, World},
 };
 
@@ -41,61 +44,53 @@ const PODS: &str = "pods";
 const WIDGETS: &str = "widgets.sim.example.com";
 /// One that owns nothing and that nobody deletes.
 const KEEPER: &str = "keeper";
-/// One of the objects that have an owner and are not being deleted.
 fn dependent(world: &World, luck: u64) -> Option<(Id, Value)> {
     let owned = |(id, object): &(&Id, &std::sync::Arc<Value>)| {
         [MAPS, SECRETS, PODS, WIDGETS].contains(&id.0.as_str())
-            && !references(object).is_empty()
+            && owners(object).next().is_some()
             && !is_deleting(object)
     };
-    let mut all: Vec<_> = world.present().filter(owned).collect();
-    let index = usize::try_from(luck).unwrap_or(0).checked_rem(all.len())?;
-    let (id, object) = all.swap_remove(index);
+    let (id, object) = one_of(world.present().filter(owned).collect(), luck)?;
     Some((id.clone(), object.as_ref().clone()))
 }
 
-fn change(id: &Id, patch: Value) -> (Duration, What) {
-    (Duration::ZERO, What::merge(&id.0, &id.2, patch))
+fn change(id: &Id, metadata: Value) -> What {
+    What::merge(&id.0, &id.2, json!({ "metadata": metadata }))
 }
 
-/// A dependent gets one more owner, which stays.
-fn keep(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let keeper = world.list(MAPS).find(|map| name(map) == KEEPER);
-    let (Some((id, object)), Some(keeper)) = (dependent(world, luck), keeper) else { return Vec::new() };
-    let mut all = references(&object).to_vec();
-    all.push(json!({"apiVersion": "v1", "kind": "ConfigMap", "name": KEEPER, "uid": keeper["metadata"]["uid"]}));
-    vec![change(&id, json!({"metadata": {"ownerReferences": all}}))]
+/// A dependent with one more owner, which stays; the reference names it as being of this kind.
+fn kept(world: &World, (id, object): &(Id, Value), kind: &str) -> Option<What> {
+    let keeper = world.list(MAPS).find(|map| name(map) == KEEPER)?;
+    let mut all: Vec<Value> = owners(object).cloned().collect();
+    all.push(json!({"apiVersion": "v1", "kind": kind, "name": KEEPER, "uid": keeper["metadata"]["uid"]}));
+    Some(change(id, json!({ "ownerReferences": all })))
 }
 
-fn release(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let dependent = dependent(world, luck).into_iter();
-    dependent.map(|(id, _)| change(&id, json!({"metadata": {"ownerReferences": null}}))).collect()
+fn keep(world: &World, luck: u64) -> Deeds {
+    at_once([kept(world, &dependent(world, luck)?, "ConfigMap")?])
+}
+
+fn release(world: &World, luck: u64) -> Deeds {
+    at_once([change(&dependent(world, luck)?.0, json!({"ownerReferences": null}))])
 }
 
 /// A dependent gets an owner that stays, by a reference that is wrong at first.
-fn correct(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let keeper = world.list(MAPS).find(|map| name(map) == KEEPER);
-    let (Some((id, object)), Some(keeper)) = (dependent(world, luck), keeper) else { return Vec::new() };
-    let with = |kind: &str| {
-        let mut all = references(&object).to_vec();
-        all.push(json!({"apiVersion": "v1", "kind": kind, "name": KEEPER, "uid": keeper["metadata"]["uid"]}));
-        What::merge(&id.0, &id.2, json!({"metadata": {"ownerReferences": all}}))
-    };
-    vec![(Duration::ZERO, with("Secret")), (Duration::from_millis((luck >> 16) % 40), with("ConfigMap"))]
+fn correct(world: &World, luck: u64) -> Deeds {
+    let dependent = dependent(world, luck)?;
+    let wait = Duration::from_millis((luck >> 16) % 40);
+    let with = |kind: &str| kept(world, &dependent, kind);
+    Some(vec![(Duration::ZERO, with("Secret")?), (wait, with("ConfigMap")?)])
 }
 
-/// A dependent is changed again and again, and its owners are not.
-fn touch(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some((id, object)) = dependent(world, luck) else { return Vec::new() };
+fn touch(world: &World, luck: u64) -> Deeds {
+    let (id, object) = dependent(world, luck)?;
     let count: u64 = annotation(&object, "touched").parse().unwrap_or(0);
-    let touched =
-        |n: u64| What::merge(&id.0, &id.2, json!({"metadata": {"annotations": {"touched": (count + n).to_string()}}}));
-    (1..=12).map(|n| (Duration::from_millis(2 + (luck >> n) % 40), touched(n))).collect()
+    let touched = |n: u64| change(&id, json!({"annotations": {"touched": (count + n).to_string()}}));
+    Some((1..=12).map(|n| (Duration::from_millis(2 + (luck >> n) % 40), touched(n))).collect())
 }
 
-/// A dependent is deleted, one way or the other.
-fn delete_one(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some((id, _)) = dependent(world, luck) else { return Vec::new() };
+fn delete_one(world: &World, luck: u64) -> Deeds {
+    let (id, _) = dependent(world, luck)?;
     let propagation = ["Background", "Foreground", "Orphan"][usize::try_from(luck >> 8).unwrap_or(0) % 3];
-    vec![(Duration::ZERO, What::Delete(Target::new(&id.0, &id.2), json!({ "propagationPolicy": propagation })))]
+    at_once([What::Delete(Target::new(&id.0, &id.2), json!({ "propagationPolicy": propagation }))])
 }

@@ -1,19 +1,17 @@
 //! Jobs: the suites, and what users do at any moment.
 
-use std::time::Duration;
-
 use common::settings::TunableValue;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     gc_invariants,
+    interferences::{self, again, at_once, delete_pod, later, one_of},
     job_invariants::{INVARIANTS, PROMISES, SHORT_LISTS},
     job_reads::SHORT,
-    replicaset::pod_interferences,
 };
 use crate::{
-    json::{controller_uid, is_deleting, name, number, uid},
-    scenario::{Interference, Suite, Target, What},
+    json::{controller_uid, is_deleting, name, uid},
+    scenario::{Deeds, Interference, Suite, Target, What},
     stage::NAMESPACE,
     world::World,
 };
@@ -56,11 +54,13 @@ pub(super) const DELETION: Suite = Suite {
     interferences: INTERFERENCES,
 };
 
-const DELETE_POD: Interference = Interference { name: "delete-pod", act: pod_interferences::delete };
+const DELETE_POD: Interference = Interference { name: "delete-pod", act: delete_pod };
 const RELEASE_POD: Interference = Interference { name: "release-pod", act: release };
 const STRIP_POD: Interference = Interference { name: "strip-pod", act: strip };
-const SUSPEND: Interference = Interference { name: "suspend", act: suspend };
-const SCALE: Interference = Interference { name: "scale", act: scale };
+const SUSPEND: Interference =
+    Interference { name: "suspend", act: |world, luck| interferences::suspend(world, luck, JOBS, SUM) };
+const SCALE: Interference =
+    Interference { name: "scale", act: |world, luck| interferences::scale(world, luck, (JOBS, SUM), "parallelism", 4) };
 const REPLACE: Interference = Interference { name: "replace", act: replace };
 
 const INTERFERENCES: &[Interference] = &[DELETE_POD, RELEASE_POD, STRIP_POD, SUSPEND, SCALE, REPLACE];
@@ -74,10 +74,6 @@ pub(super) const SUM: &str = "sum";
 const APP: &str = "app";
 const UID: &str = "batch.kubernetes.io/controller-uid";
 
-fn spec(patch: Value) -> What {
-    What::merge(JOBS, SUM, json!({ "spec": patch }))
-}
-
 /// The Pods of the Job that are not over yet, by name.
 fn pods(world: &World) -> Vec<String> {
     let Some(job) = world.get(JOBS, NAMESPACE, SUM) else { return Vec::new() };
@@ -85,47 +81,24 @@ fn pods(world: &World) -> Vec<String> {
     own.map(|pod| name(pod).to_owned()).collect()
 }
 
-fn one(world: &World, luck: u64) -> Option<String> {
-    let mut pods = pods(world);
-    let index = usize::try_from(luck).unwrap_or(0).checked_rem(pods.len())?;
-    Some(pods.swap_remove(index))
+fn release(world: &World, luck: u64) -> Deeds {
+    let pod = one_of(pods(world), luck)?;
+    let released = What::merge(PODS, &pod, json!({"metadata": {"labels": {UID: "other"}}}));
+    later(released, 60, What::delete_now(PODS, &pod))
 }
 
-/// A Pod leaves its Job by its label, and is deleted a while later.
-fn release(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some(pod) = one(world, luck) else { return Vec::new() };
-    let gone = What::merge(PODS, &pod, json!({"metadata": {"labels": {UID: "other"}}}));
-    vec![(Duration::ZERO, gone), (Duration::from_secs(60), What::delete_now(PODS, &pod))]
+fn strip(world: &World, luck: u64) -> Deeds {
+    let pod = one_of(pods(world), luck)?;
+    at_once([What::merge(PODS, &pod, json!({"metadata": {"finalizers": null}}))])
 }
 
-fn strip(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let pod = one(world, luck).into_iter();
-    pod.map(|pod| (Duration::ZERO, What::merge(PODS, &pod, json!({"metadata": {"finalizers": null}})))).collect()
-}
-
-fn suspend(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some(job) = world.get(JOBS, NAMESPACE, SUM) else { return Vec::new() };
-    let suspended = job["spec"]["suspend"] == json!(true);
-    let suspend = |suspend: bool| spec(json!({ "suspend": suspend }));
-    vec![(Duration::ZERO, suspend(!suspended)), (Duration::from_secs(luck % 30), suspend(suspended))]
-}
-
-fn scale(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some(job) = world.get(JOBS, NAMESPACE, SUM) else { return Vec::new() };
-    let (size, other) = (number(job, "/spec/parallelism"), i64::try_from(luck % 4).unwrap_or(0));
-    let size_of = |parallelism: i64| spec(json!({ "parallelism": parallelism }));
-    vec![(Duration::ZERO, size_of(other)), (Duration::from_secs(luck % 20), size_of(size))]
-}
-
-/// A Job is replaced by another one of its name, and its Pods go with it.
-fn replace(world: &World, _luck: u64) -> Vec<(Duration, What)> {
-    let Some(old) = world.get(JOBS, NAMESPACE, SUM) else { return Vec::new() };
-    let mut again = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": SUM}, "spec": old["spec"]});
+fn replace(world: &World, _: u64) -> Deeds {
+    let mut again = again(world, JOBS, SUM)?;
     if let Some(spec) = again["spec"].as_object_mut() {
         spec.remove("selector");
     }
     again["spec"]["template"]["metadata"]["labels"] = json!({APP: SUM});
     let delete = What::Delete(Target::new(JOBS, SUM), json!({"propagationPolicy": "Background"}));
-    let gone = pods(world).into_iter().map(|pod| (Duration::ZERO, What::delete(PODS, &pod)));
-    [(Duration::ZERO, delete), (Duration::ZERO, What::Create(again))].into_iter().chain(gone).collect()
+    let pods = pods(world).into_iter().map(|pod| What::delete(PODS, &pod));
+    at_once([delete, What::Create(again)].into_iter().chain(pods))
 }

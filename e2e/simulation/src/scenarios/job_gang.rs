@@ -31,32 +31,25 @@ const GANGS: &[Invariant] = &[
     Invariant { name: "members-name-their-group", claims: "JOB-64", check: named_by_members },
 ];
 
-fn made_once(world: &World, logged: &Logged) -> Result<(), String> {
+fn made_once(world: &World, logged: &Logged) -> Option<String> {
     let kinds = [WORKLOADS, GROUPS];
-    let Some(resource) = kinds.into_iter().find(|kind| logged.resource() == *kind && logged.creates()) else {
-        return Ok(());
-    };
-    let Some(made) = logged.after() else { return Ok(()) };
+    let resource = kinds.into_iter().find(|kind| logged.resource() == *kind && logged.creates())?;
+    let made = logged.after()?;
     let of = |object: &Value| controller_uid(object).to_owned();
     let recent = world.recently(JOBS, NAMESPACE, job::SUM).any(|job| uid(job) == controller_uid(&made));
     if !recent {
-        return Err(format!("{} is made for a Job that is gone", name(&made)));
+        return Some(format!("{} is made for a Job that is gone", name(&made)));
     }
     let others: Vec<&str> =
         world.list(resource).filter(|o| of(o) == of(&made) && uid(o) != uid(&made)).map(|o| name(o)).collect();
-    if others.is_empty() { Ok(()) } else { Err(format!("{} is made, and there is {others:?}", name(&made))) }
+    (!others.is_empty()).then(|| format!("{} is made, and there is {others:?}", name(&made)))
 }
 
-fn named_by_members(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.after().filter(|_| logged.resource() == PODS && logged.creates() && !logged.by_user())
-    else {
-        return Ok(());
-    };
+fn named_by_members(world: &World, logged: &Logged) -> Option<String> {
+    let pod = logged.after().filter(|_| logged.resource() == PODS && logged.creates() && !logged.by_user())?;
     let group =
         world.list(GROUPS).find(|group| controller_uid(group) == controller_uid(&pod)).map_or("", |group| name(group));
     let named = text(&pod, "/spec/schedulingGroup/podGroupName");
-    if !group.is_empty() && named == group {
-        return Ok(());
-    }
-    Err(format!("Pod {} names group {named:?}, and there is {group:?}", name(&pod)))
+    (group.is_empty() || named != group)
+        .then(|| format!("Pod {} names group {named:?}, and there is {group:?}", name(&pod)))
 }

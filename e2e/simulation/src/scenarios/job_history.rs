@@ -15,13 +15,13 @@ use serde_json::Value;
 
 use super::{
     job_reads::{
-        CONTROLLER, JOBS, LISTS, MANAGED_BY, PODS, index, indexes, is_finished, is_ignored, is_indexed, is_over,
-        is_tracked, is_true, named, only_replaces_failed, untracks,
+        CONTROLLER, JOBS, LISTS, MANAGED_BY, PODS, index, indexes, is_finished, is_ignored, is_indexed, is_tracked,
+        named, only_replaces_failed, untracks,
     },
     rules,
 };
 use crate::{
-    json::{controller_uid, is_deleting, name, number, selects, text, uid},
+    json::{controller_uid, has_finished, is_deleting, is_true, name, number, selects, text, uid},
     world::{Logged, World},
 };
 
@@ -29,7 +29,6 @@ use crate::{
 /// in the same sync, and a Pod brings its Job after a second at the earliest.
 const AT_ONCE: Duration = Duration::from_millis(1200);
 
-/// What a Pod has added to its Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
     Success,
@@ -157,7 +156,7 @@ impl History {
 }
 
 /// Each Pod that has lost its finalizer is in the counts as what it was by then, and nothing else is.
-pub(super) fn counts_what_became_of_pods(world: &World) -> Result<(), String> {
+pub(super) fn counts_what_became_of_pods(world: &World) -> Option<String> {
     for job in world.list(JOBS).filter(|job| text(job, MANAGED_BY).is_empty() && !is_deleting(job)) {
         let (history, who) = (History::of(world, job), name(job));
         let told = || format!("{:?}", history.fates);
@@ -168,21 +167,21 @@ pub(super) fn counts_what_became_of_pods(world: &World) -> Result<(), String> {
             let (says, (least, most)) = (number(job, &format!("/status/{counter}")), history.count(fate));
             if !(least..=most).contains(&says) {
                 let told = told();
-                return Err(format!("{who} says that {says} Pods have {counter}, and {least} to {most} have: {told}"));
+                return Some(format!("{who} says that {says} Pods have {counter}, and {least} to {most} have: {told}"));
             }
         }
         let (says, (certain, possible)) = (indexes(job, "completedIndexes"), history.done());
         let given_up = indexes(job, "failedIndexes");
         let lost = certain.iter().find(|index| !says.contains(index) && !given_up.contains(index));
         if let Some(index) = lost.or_else(|| says.difference(&possible).next()).filter(|_| is_indexed(job)) {
-            return Err(format!("{who} says that {says:?} are complete, and {index} is another: {}", told()));
+            return Some(format!("{who} says that {says:?} are complete, and {index} is another: {}", told()));
         }
     }
-    Ok(())
+    None
 }
 
 /// What each status says in the end is what was counted, and everything that ended was.
-pub(super) fn counts_are_the_truth(world: &World) -> Result<(), String> {
+pub(super) fn counts_are_the_truth(world: &World) -> Option<String> {
     for job in world.list(JOBS).filter(|job| text(job, MANAGED_BY).is_empty()) {
         let (mut counters, who) = (BTreeMap::new(), name(job));
         for (before, after) in world
@@ -213,11 +212,11 @@ pub(super) fn counts_are_the_truth(world: &World) -> Result<(), String> {
         for list in LISTS {
             let says = number(job, &format!("/status/{list}"));
             if counters.get(list) != Some(&says) && (says != 0 || counters.contains_key(list)) {
-                return Err(format!("{who} says that {says} Pods have {list}, and it is {counters:?}"));
+                return Some(format!("{who} says that {says} Pods have {list}, and it is {counters:?}"));
             }
         }
     }
-    Ok(())
+    None
 }
 
 /// The Pods that have ended untracked: the controller removed their finalizer in order to delete them while they were running,
@@ -225,7 +224,7 @@ pub(super) fn counts_are_the_truth(world: &World) -> Result<(), String> {
 ///
 /// Nothing counts them, and the Job does their work again.
 pub(crate) fn pods_ended_untracked(world: &World) -> BTreeSet<&str> {
-    let stripped = world.log().iter().filter_map(untracks).filter(|pod| !is_over(pod));
+    let stripped = world.log().iter().filter_map(untracks).filter(|pod| !has_finished(pod));
     let stripped: BTreeSet<String> = stripped.map(|pod| uid(&pod).to_owned()).collect();
-    world.list(PODS).filter(|pod| is_over(pod)).map(|pod| uid(pod)).filter(|uid| stripped.contains(*uid)).collect()
+    world.list(PODS).filter(|pod| has_finished(pod)).map(|pod| uid(pod)).filter(|uid| stripped.contains(*uid)).collect()
 }

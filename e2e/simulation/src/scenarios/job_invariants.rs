@@ -11,13 +11,16 @@ use super::{
     job_history,
     job_reads::{
         CONTROLLER, ENDS, INDEX, INDEX_FAILURES, JOBS, LEDGER, LISTS, MANAGED_BY, PODS, SHORT, active, all_pods,
-        counted, index, indexes, is_active, is_decided, is_finished, is_ignored, is_indexed, is_over, is_suspended,
-        is_tracked, is_true, named, only_replaces_failed, recent_pods, untracks,
+        counted, index, indexes, is_active, is_decided, is_finished, is_ignored, is_indexed, is_suspended, is_tracked,
+        named, only_replaces_failed, recent_pods, untracks,
     },
     rules,
 };
 use crate::{
-    json::{annotation, at, condition, controller, controller_uid, is_deleting, name, number, selects, text, uid},
+    json::{
+        annotation, at, condition, controller, controller_uid, has_finished, is_deleting, is_true, name, number,
+        selects, text, uid,
+    },
     scenario::{Invariant, Promise},
     stage::NAMESPACE,
     world::{Logged, World},
@@ -64,20 +67,20 @@ pub(super) const PROMISES: &[Promise] = &[
     Promise { name: "no-finalizer-is-left", claims: "JOB-14, JOB-61", check: no_finalizer_is_left },
 ];
 
-fn counts_each_pod_once(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((before, after)) = rules::JOBS.status(logged) else { return Ok(()) };
+fn counts_each_pod_once(world: &World, logged: &Logged) -> Option<String> {
+    let (before, after) = rules::JOBS.status(logged)?;
     let (counted, who) = (counted(world, &after), name(&after));
     for list in LISTS {
         let (old, new) = (named(&before, list), named(&after, list));
         let other = LISTS.into_iter().find(|l| *l != list).map(|l| named(&after, l)).unwrap_or_default();
         for uid in old.union(&new) {
             if let Some(to) = counted.get(*uid) {
-                return Err(format!("{who}: Pod {uid} was counted as {to} and is counted again"));
+                return Some(format!("{who}: Pod {uid} was counted as {to} and is counted again"));
             }
         }
         let left: Vec<&&str> = old.difference(&new).collect();
         if let Some(uid) = left.iter().find(|uid| other.contains(**uid)) {
-            return Err(format!("{who}: Pod {uid} is counted as {list} and named as the opposite"));
+            return Some(format!("{who}: Pod {uid} is counted as {list} and named as the opposite"));
         }
         if list == "succeeded" && is_indexed(&after) {
             continue;
@@ -85,23 +88,21 @@ fn counts_each_pod_once(world: &World, logged: &Logged) -> Result<(), String> {
         let pointer = format!("/status/{list}");
         let (was, is) = (number(&before, &pointer), number(&after, &pointer));
         if is - was != left.len() as i64 {
-            return Err(format!("{who}: {} Pods were counted as {list}, which goes from {was} to {is}", left.len()));
+            return Some(format!("{who}: {} Pods were counted as {list}, which goes from {was} to {is}", left.len()));
         }
     }
     let done = indexes(&after, "completedIndexes").len() as i64;
-    if is_indexed(&after) && number(&after, "/status/succeeded") != done {
-        return Err(format!("{who}: {done} indexes are complete and {} have succeeded", after["status"]["succeeded"]));
-    }
-    Ok(())
+    (is_indexed(&after) && number(&after, "/status/succeeded") != done)
+        .then(|| format!("{who}: {done} indexes are complete and {} have succeeded", after["status"]["succeeded"]))
 }
 
 /// What a status says for the first time is true of the Pods it is about.
-fn counts_what_happened(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((before, job)) = rules::JOBS.status(logged) else { return Ok(()) };
+fn counts_what_happened(world: &World, logged: &Logged) -> Option<String> {
+    let (before, job) = rules::JOBS.status(logged)?;
     let (who, indexed) = (name(&job), is_indexed(&job));
     for list in LISTS {
         for uid in named(&job, list).difference(&named(&before, list)) {
-            let Some(pod) = world.by_uid(PODS, uid) else { return Err(format!("{who}: there never was a Pod {uid}")) };
+            let Some(pod) = world.by_uid(PODS, uid) else { return Some(format!("{who}: there never was a Pod {uid}")) };
             let phase = text(pod, "/status/phase");
             let true_of_it = match list {
                 "succeeded" => phase == "Succeeded",
@@ -112,14 +113,14 @@ fn counts_what_happened(world: &World, logged: &Logged) -> Result<(), String> {
             let indexed_so = !indexed || (list == "failed" && index(&job, pod).is_some());
             if !true_of_it || !mine || !indexed_so {
                 let going = if is_deleting(pod) { ", going" } else { "" };
-                return Err(format!("{who}: Pod {} ({phase}{going}) is named as {list}", name(pod)));
+                return Some(format!("{who}: Pod {} ({phase}{going}) is named as {list}", name(pod)));
             }
         }
     }
     let of = |i: i64| all_pods(world, &job).filter(move |pod| annotation(pod, INDEX) == i.to_string());
     for i in indexes(&job, "completedIndexes").difference(&indexes(&before, "completedIndexes")) {
         if !of(*i).any(|pod| text(pod, "/status/phase") == "Succeeded") {
-            return Err(format!("{who}: no Pod of index {i} has succeeded"));
+            return Some(format!("{who}: no Pod of index {i} has succeeded"));
         }
     }
     for i in indexes(&job, "failedIndexes").difference(&indexes(&before, "failedIndexes")) {
@@ -128,17 +129,17 @@ fn counts_what_happened(world: &World, logged: &Logged) -> Result<(), String> {
             |pod: &&Arc<Value>| policy.is_some() || annotation(pod, INDEX_FAILURES).parse().unwrap_or(0) >= limit;
         let fails = |pod: &Arc<Value>| text(pod, "/status/phase") == "Failed" || goes(world, &job, pod);
         if !of(*i).filter(enough).any(|pod| fails(pod) && !is_deleted_unfinished_by_controller(world, pod)) {
-            return Err(format!("{who}: no Pod of index {i} has failed so often"));
+            return Some(format!("{who}: no Pod of index {i} has failed so often"));
         }
     }
-    Ok(())
+    None
 }
 
 /// Whether the controller has deleted a Pod that had not finished. Such a Pod fails no index.
 fn is_deleted_unfinished_by_controller(world: &World, pod: &Value) -> bool {
     world.log().iter().any(|logged| {
         let before = logged.before().filter(|before| uid(before) == uid(pod) && logged.deletes());
-        before.is_some_and(|before| logged.by(CONTROLLER) && !is_over(&before) && !is_deleting(&before))
+        before.is_some_and(|before| logged.by(CONTROLLER) && !has_finished(&before) && !is_deleting(&before))
     })
 }
 
@@ -149,12 +150,12 @@ fn goes(world: &World, job: &Value, pod: &Value) -> bool {
 }
 
 /// A Pod that is over, or goes and counts as failed, loses its finalizer once the status names it, or if it does not count.
-fn finalizers_go_last(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = untracks(logged) else { return Ok(()) };
-    let Some(job) = rules::JOBS.owner(world, &pod) else { return Ok(()) };
-    let Some(now) = world.get(JOBS, NAMESPACE, name(job)).filter(|now| uid(now) == uid(job)) else { return Ok(()) };
+fn finalizers_go_last(world: &World, logged: &Logged) -> Option<String> {
+    let pod = untracks(logged)?;
+    let job = rules::JOBS.owner(world, &pod)?;
+    let now = world.get(JOBS, NAMESPACE, name(job)).filter(|now| uid(now) == uid(job))?;
     if is_deleting(now) || is_finished(now) {
-        return Ok(());
+        return None;
     }
     let phase = text(&pod, "/status/phase");
     let (succeeded, failed) = (phase == "Succeeded", phase == "Failed");
@@ -169,13 +170,13 @@ fn finalizers_go_last(world: &World, logged: &Logged) -> Result<(), String> {
         || (failed && is_ignored(now, &pod))
         || !selects(now, "/spec/selector", &pod);
     // One that does not count goes uncounted if it is too many, is not to run, or is not needed.
-    let counts = is_over(&pod) || (is_deleting(&pod) && !only_replaces_failed(now));
+    let counts = has_finished(&pod) || (is_deleting(&pod) && !only_replaces_failed(now));
     let needless = || is_spared(world, now) || surplus(world, now, &pod).is_some();
     if is_named || counts_not || (!counts && needless()) {
-        return Ok(());
+        return None;
     }
     let going = if is_deleting(&pod) { ", going" } else { "" };
-    Err(format!("Pod {} ({phase}{going}) loses its finalizer and nobody has named it", name(&pod)))
+    Some(format!("Pod {} ({phase}{going}) loses its finalizer and nobody has named it", name(&pod)))
 }
 
 /// Whether the Job has succeeded, or may have, so that whoever runs is not needed.
@@ -188,102 +189,97 @@ fn is_spared(world: &World, job: &Value) -> bool {
 }
 
 /// What is counted cannot be taken back: the finalizer is gone by then.
-fn finalizers_go_before_it_counts(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((before, after)) = rules::JOBS.status(logged) else { return Ok(()) };
+fn finalizers_go_before_it_counts(world: &World, logged: &Logged) -> Option<String> {
+    let (before, after) = rules::JOBS.status(logged)?;
     for list in LISTS {
         for uid in named(&before, list).difference(&named(&after, list)) {
             if let Some(pod) = world.list(PODS).find(|pod| self::uid(pod) == *uid && is_tracked(pod)) {
-                return Err(format!("{}: Pod {} is counted and has its finalizer", name(&after), name(pod)));
+                return Some(format!("{}: Pod {} is counted and has its finalizer", name(&after), name(pod)));
             }
         }
     }
-    Ok(())
+    None
 }
 
-fn lists_are_sound(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some((_, job)) = rules::JOBS.status(logged) else { return Ok(()) };
+fn lists_are_sound(_: &World, logged: &Logged) -> Option<String> {
+    let (_, job) = rules::JOBS.status(logged)?;
     let (succeeded, failed) = (named(&job, "succeeded"), named(&job, "failed"));
     if let Some(both) = succeeded.intersection(&failed).next() {
-        return Err(format!("{}: Pod {both} is named as both", name(&job)));
+        return Some(format!("{}: Pod {both} is named as both", name(&job)));
     }
     if let Some(both) = indexes(&job, "completedIndexes").intersection(&indexes(&job, "failedIndexes")).next() {
-        return Err(format!("{}: index {both} is complete and has failed", name(&job)));
+        return Some(format!("{}: index {both} is complete and has failed", name(&job)));
     }
     let (ready, active) = (number(&job, "/status/ready"), number(&job, "/status/active"));
-    if succeeded.len() + failed.len() > LEDGER || ready > active {
-        return Err(format!("{}: {ready} of {active} ready, {} named", name(&job), succeeded.len() + failed.len()));
-    }
-    Ok(())
+    (succeeded.len() + failed.len() > LEDGER || ready > active)
+        .then(|| format!("{}: {ready} of {active} ready, {} named", name(&job), succeeded.len() + failed.len()))
 }
 
-fn lists_are_short(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some((_, job)) = rules::JOBS.status(logged) else { return Ok(()) };
+fn lists_are_short(_: &World, logged: &Logged) -> Option<String> {
+    let (_, job) = rules::JOBS.status(logged)?;
     let names: usize = LISTS.iter().map(|list| named(&job, list).len()).sum();
-    if names > SHORT { Err(format!("{} names {names} Pods", name(&job))) } else { Ok(()) }
+    (names > SHORT).then(|| format!("{} names {names} Pods", name(&job)))
 }
 
-fn the_end_is_announced(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some((before, job)) = rules::JOBS.status(logged) else { return Ok(()) };
+fn the_end_is_announced(_: &World, logged: &Logged) -> Option<String> {
+    let (before, job) = rules::JOBS.status(logged)?;
     for (interim, terminal) in ENDS {
         if !is_true(&job, terminal) || is_true(&before, terminal) {
             continue;
         }
         if !is_true(&before, interim) {
-            return Err(format!("{} is {terminal} and was not {interim} before", name(&job)));
+            return Some(format!("{} is {terminal} and was not {interim} before", name(&job)));
         }
         let left = LISTS.iter().map(|list| named(&job, list).len() as i64).sum::<i64>();
         let (active, terminating) = (number(&job, "/status/active"), number(&job, "/status/terminating"));
         if left + active + terminating > 0 {
-            return Err(format!(
+            return Some(format!(
                 "{} is {terminal} with {left} named, {active} active, {terminating} terminating",
                 name(&job)
             ));
         }
     }
-    Ok(())
+    None
 }
 
-fn the_end_is_final(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some((before, after)) = rules::JOBS.status(logged) else { return Ok(()) };
+fn the_end_is_final(_: &World, logged: &Logged) -> Option<String> {
+    let (before, after) = rules::JOBS.status(logged)?;
     for kind in ENDS.iter().flat_map(|(interim, terminal)| [interim, terminal]) {
         let same = ["status", "reason", "message", "lastTransitionTime"]
             .iter()
             .all(|field| condition(&before, kind, field) == condition(&after, kind, field));
         if is_true(&before, kind) && !same {
-            return Err(format!("{}: condition {kind} was true and is changed", name(&after)));
+            return Some(format!("{}: condition {kind} was true and is changed", name(&after)));
         }
     }
     if is_finished(&before) && before["status"] != after["status"] {
-        return Err(format!("{} has finished and its status is changed", name(&after)));
+        return Some(format!("{} has finished and its status is changed", name(&after)));
     }
     let completion = |job: &Value| text(job, "/status/completionTime").to_owned();
-    if completion(&after).is_empty() == is_true(&after, "Complete") {
-        return Err(format!("{}: completionTime is {:?}", name(&after), completion(&after)));
-    }
-    Ok(())
+    (completion(&after).is_empty() == is_true(&after, "Complete"))
+        .then(|| format!("{}: completionTime is {:?}", name(&after), completion(&after)))
 }
 
-fn creates_only_for_the_running(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, job)) = rules::JOBS.created(world, logged) else { return Ok(()) };
+fn creates_only_for_the_running(world: &World, logged: &Logged) -> Option<String> {
+    let (pod, job) = rules::JOBS.created(world, logged)?;
     let runs = |job: &Arc<Value>| !is_suspended(job) && !is_deleting(job) && !is_decided(job) && !is_finished(job);
-    if rules::JOBS.recent(world, job).any(runs) {
-        return Ok(());
-    }
-    Err(format!("Pod {} is created, and Job {} is suspended, going, over, or gone", name(&pod), name(job)))
+    (!rules::JOBS.recent(world, job).any(runs))
+        .then(|| format!("Pod {} is created, and Job {} is suspended, going, over, or gone", name(&pod), name(job)))
 }
 
-fn creates_what_is_wanted(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((_, job)) = rules::JOBS.created(world, logged) else { return Ok(()) };
+fn creates_what_is_wanted(world: &World, logged: &Logged) -> Option<String> {
+    let (_, job) = rules::JOBS.created(world, logged)?;
     let (active, given) = active(world, job);
     let active = active.len() as i64 - given;
     let most = |pointer: &str| rules::JOBS.recent(world, job).map(|job| number(job, pointer)).max().unwrap_or(0);
     let parallelism = most("/spec/parallelism");
     if active > parallelism {
-        return Err(format!("{} gets active Pod number {active} and wants {parallelism} at once", name(job)));
+        return Some(format!("{} gets active Pod number {active} and wants {parallelism} at once", name(job)));
     }
-    let going = rules::JOBS.dependents_of(world, job).filter(|pod| is_deleting(pod) && !is_over(pod)).count() as i64;
+    let going =
+        rules::JOBS.dependents_of(world, job).filter(|pod| is_deleting(pod) && !has_finished(pod)).count() as i64;
     if rules::JOBS.recent(world, job).all(|job| only_replaces_failed(job)) && active + going > parallelism {
-        return Err(format!("{} has {active} active and {going} going, and wants {parallelism}", name(job)));
+        return Some(format!("{} has {active} active and {going} going, and wants {parallelism}", name(job)));
     }
     // Who has succeeded long ago is known to have.
     let done = |pod: &&Arc<Value>| recent_pods(world, pod).all(|pod| text(pod, "/status/phase") == "Succeeded");
@@ -293,20 +289,18 @@ fn creates_what_is_wanted(world: &World, logged: &Logged) -> Result<(), String> 
     let selected = rules::JOBS.dependents_of(world, job).filter(|pod| selects(job, "/spec/selector", pod));
     let done = selected.filter(counts).filter(done).count() as i64;
     let completions = most("/spec/completions");
-    if at(job, "/spec/completions").is_some() && !is_indexed(job) && active + done > completions {
-        return Err(format!("{} has {active} active and {done} succeeded, and wants {completions}", name(job)));
-    }
-    Ok(())
+    (at(job, "/spec/completions").is_some() && !is_indexed(job) && active + done > completions)
+        .then(|| format!("{} has {active} active and {done} succeeded, and wants {completions}", name(job)))
 }
 
-fn one_pod_an_index(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, job)) = rules::JOBS.created(world, logged).filter(|(_, job)| is_indexed(job)) else { return Ok(()) };
+fn one_pod_an_index(world: &World, logged: &Logged) -> Option<String> {
+    let (pod, job) = rules::JOBS.created(world, logged).filter(|(_, job)| is_indexed(job))?;
     let most = |pointer: &str| rules::JOBS.recent(world, job).map(|job| number(job, pointer)).max().unwrap_or(0);
     let Ok(index) = annotation(&pod, INDEX).parse::<i64>() else {
-        return Err(format!("Pod {} is created without an index", name(&pod)));
+        return Some(format!("Pod {} is created without an index", name(&pod)));
     };
     if index >= most("/spec/completions") {
-        return Err(format!("Pod {} is created for index {index}, and there is none", name(&pod)));
+        return Some(format!("Pod {} is created for index {index}, and there is none", name(&pod)));
     }
     let of = |pod: &Value, i: i64| annotation(pod, INDEX) == i.to_string();
     let (active, _) = active(world, job);
@@ -314,43 +308,39 @@ fn one_pod_an_index(world: &World, logged: &Logged) -> Result<(), String> {
     // One that somebody else has given to the Job lately may be unknown.
     let known = |other: &Arc<Value>| recent_pods(world, other).all(|state| controller_uid(state) == uid(job));
     if let Some(other) = double.filter(|other| known(other)) {
-        return Err(format!("Pod {} is created for index {index}, which has Pod {}", name(&pod), name(other)));
+        return Some(format!("Pod {} is created for index {index}, which has Pod {}", name(&pod), name(other)));
     }
     let over = |i: i64| {
         let in_all = |field| rules::JOBS.recent(world, job).all(|job| indexes(job, field).contains(&i));
         in_all("completedIndexes") || in_all("failedIndexes")
     };
     if over(index) {
-        return Err(format!("Pod {} is created for index {index}, which is over", name(&pod)));
+        return Some(format!("Pod {} is created for index {index}, which is over", name(&pod)));
     }
     if at(job, "/spec/backoffLimitPerIndex").is_some() {
-        return Ok(());
+        return None;
     }
     // Those of one batch come in any order.
     let ended = |i: i64| rules::JOBS.dependents_of(world, job).any(|pod| of(pod, i) && !is_active(pod));
     let pending = |i: &i64| !over(*i) && !ended(*i) && !active.iter().any(|pod| of(pod, *i));
     let before = (0..index).filter(pending).count() as i64;
-    if before >= most("/spec/parallelism") {
-        return Err(format!("Pod {} is created for index {index}, and {before} lower ones have none", name(&pod)));
-    }
-    Ok(())
+    (before >= most("/spec/parallelism"))
+        .then(|| format!("Pod {} is created for index {index}, and {before} lower ones have none", name(&pod)))
 }
 
-fn pods_are_born_tracked(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.after().filter(|_| rules::JOBS.writes(logged) && logged.creates()) else { return Ok(()) };
+fn pods_are_born_tracked(world: &World, logged: &Logged) -> Option<String> {
+    let pod = logged.after().filter(|_| rules::JOBS.writes(logged) && logged.creates())?;
     let Some(job) = rules::JOBS.owner(world, &pod) else {
-        return Err(format!("Pod {} is created for no Job", name(&pod)));
+        return Some(format!("Pod {} is created for no Job", name(&pod)));
     };
     if !is_tracked(&pod) || !selects(job, "/spec/selector", &pod) {
-        return Err(format!("Pod {} is created without finalizer or labels", name(&pod)));
+        return Some(format!("Pod {} is created without finalizer or labels", name(&pod)));
     }
     let index = annotation(&pod, INDEX);
     let label = at(&pod, "/metadata/labels").and_then(|labels| labels.get(INDEX)).and_then(Value::as_str);
     let hostname = text(&pod, "/spec/hostname");
-    if is_indexed(job) && (label != Some(index) || hostname != format!("{}-{index}", name(job))) {
-        return Err(format!("Pod {} of index {index} has label {label:?} and hostname {hostname}", name(&pod)));
-    }
-    Ok(())
+    (is_indexed(job) && (label != Some(index) || hostname != format!("{}-{index}", name(job))))
+        .then(|| format!("Pod {} of index {index} has label {label:?} and hostname {hostname}", name(&pod)))
 }
 
 /// Why an active Pod of a running Job may go uncounted, if it may.
@@ -414,79 +404,64 @@ fn ends(world: &World, job: &Value) -> Option<&'static str> {
     (world.now() - started.at + world.skew() + world.lag() >= deadline).then_some("too late")
 }
 
-fn deletes_for_a_reason(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.before().filter(|_| rules::JOBS.writes(logged) && logged.deletes()) else { return Ok(()) };
+fn deletes_for_a_reason(world: &World, logged: &Logged) -> Option<String> {
     // Whoever goes already goes.
-    if is_deleting(&pod) {
-        return Ok(());
-    }
+    let pod = logged.deleted(CONTROLLER, PODS).filter(|pod| !is_deleting(pod))?;
     // The deletion names the version of the Pod that was judged.
     let Some(job) = rules::JOBS.owner(world, &pod) else {
-        return Err(format!("Pod {} is deleted and is no Job's", name(&pod)));
+        return Some(format!("Pod {} is deleted and is no Job's", name(&pod)));
     };
     let present = rules::JOBS.recent(world, job).any(|job| !is_deleting(job) && !is_finished(job));
-    if !present || (surplus(world, job, &pod).is_none() && ends(world, job).is_none()) {
-        return Err(format!("Pod {} of Job {} is deleted for no reason", name(&pod), name(job)));
-    }
-    Ok(())
+    (!present || (surplus(world, job, &pod).is_none() && ends(world, job).is_none()))
+        .then(|| format!("Pod {} of Job {} is deleted for no reason", name(&pod), name(job)))
 }
 
-fn foreign_jobs_are_untouched(world: &World, logged: &Logged) -> Result<(), String> {
-    if !logged.by(CONTROLLER) {
-        return Ok(());
-    }
-    let Some(object) = logged.before().or_else(|| logged.after()) else { return Ok(()) };
+fn foreign_jobs_are_untouched(world: &World, logged: &Logged) -> Option<String> {
+    let object = logged.before().or_else(|| logged.after()).filter(|_| logged.by(CONTROLLER))?;
     let job = match logged.resource().as_str() {
         // Removing a finished one is not managing it.
         JOBS if !logged.deletes() => Some(&object),
         PODS => rules::JOBS.owner(world, &object),
         _ => None,
     };
-    match job.filter(|job| !text(job, MANAGED_BY).is_empty()) {
-        Some(job) => Err(format!("Job {} is another's, and {} is written", name(job), name(&object))),
-        None => Ok(()),
-    }
+    job.filter(|job| !text(job, MANAGED_BY).is_empty())
+        .map(|job| format!("Job {} is another's, and {} is written", name(job), name(&object)))
 }
 
-fn foreign_pods_are_untouched(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.before().filter(|_| rules::JOBS.writes(logged)) else { return Ok(()) };
+fn foreign_pods_are_untouched(world: &World, logged: &Logged) -> Option<String> {
+    let pod = logged.before().filter(|_| rules::JOBS.writes(logged))?;
     if controller(&pod).is_some_and(|owner| owner["kind"] != "Job") {
-        return Err(format!("Pod {} is another controller's", name(&pod)));
+        return Some(format!("Pod {} is another controller's", name(&pod)));
     }
-    let Some(after) = logged.after().filter(|after| controller_uid(after) != controller_uid(&pod)) else {
-        return Ok(());
-    };
+    let after = logged.after().filter(|after| controller_uid(after) != controller_uid(&pod))?;
     if controller(&after).is_none() {
         // Released: it does not have the labels any more.
-        return match rules::JOBS.owner(world, &pod).filter(|job| selects(job, "/spec/selector", &pod)) {
-            Some(job) => Err(format!("Pod {} is released by {}, which selects it", name(&pod), name(job))),
-            None => Ok(()),
-        };
+        let job = rules::JOBS.owner(world, &pod).filter(|job| selects(job, "/spec/selector", &pod))?;
+        return Some(format!("Pod {} is released by {}, which selects it", name(&pod), name(job)));
     }
     if controller(&pod).is_some() {
-        return Err(format!("Pod {} is taken away from its Job", name(&pod)));
+        return Some(format!("Pod {} is taken away from its Job", name(&pod)));
     }
     rules::JOBS.only_the_living_adopt(world, logged)
 }
 
-fn removed_in_time(world: &World, logged: &Logged) -> Result<(), String> {
-    let removes = logged.by(CONTROLLER) && logged.resource() == JOBS && logged.deletes();
-    let Some(job) = logged.before().filter(|_| removes) else { return Ok(()) };
+fn removed_in_time(world: &World, logged: &Logged) -> Option<String> {
+    let job = logged.deleted(CONTROLLER, JOBS)?;
     let ends = |logged: &&Logged| {
         logged.resource() == JOBS && logged.after().is_some_and(|j| uid(&j) == uid(&job) && is_finished(&j))
     };
     let ended = world.log().iter().find(ends).map(|logged| logged.at);
     let ttl = at(&job, "/spec/ttlSecondsAfterFinished").and_then(Value::as_u64).map(Duration::from_secs);
     match (ended, ttl) {
-        (Some(ended), Some(ttl)) if world.now() - ended + world.skew() + world.lag() >= ttl => Ok(()),
-        _ => Err(format!("{} is removed: it ended at {ended:?} and is to stay for {ttl:?}", name(&job))),
+        (Some(ended), Some(ttl)) if world.now() - ended + world.skew() + world.lag() >= ttl => None,
+        _ => Some(format!("{} is removed: it ended at {ended:?} and is to stay for {ttl:?}", name(&job))),
     }
 }
 
 /// A Job that is left alone has ended, or is suspended, or has the Pods it wants; and says so.
-fn jobs_get_there(world: &World) -> Result<(), String> {
+fn jobs_get_there(world: &World) -> Option<String> {
     for job in world.list(JOBS).filter(|job| text(job, MANAGED_BY).is_empty()) {
-        let wrong = |what: String| Err(format!("Job {}: {what}", name(job)));
+        let wrong = |what: String| Some(format!("Job {}: {what}", name(job)));
         if is_deleting(job) {
             return wrong("it is still being deleted".to_owned());
         }
@@ -506,16 +481,16 @@ fn jobs_get_there(world: &World) -> Result<(), String> {
             return wrong(format!("it is over and is not: {}", job["status"]));
         }
     }
-    Ok(())
+    None
 }
 
-fn no_finalizer_is_left(world: &World) -> Result<(), String> {
+fn no_finalizer_is_left(world: &World) -> Option<String> {
     for pod in world.list(PODS).filter(|pod| is_tracked(pod)) {
         let job = world.list(JOBS).find(|job| uid(job) == controller_uid(pod));
         let counts = job.is_some_and(|job| !text(job, MANAGED_BY).is_empty() || (!is_finished(job) && is_active(pod)));
         if !counts {
-            return Err(format!("Pod {} ({}) has its finalizer for ever", name(pod), text(pod, "/status/phase")));
+            return Some(format!("Pod {} ({}) has its finalizer for ever", name(pod), text(pod, "/status/phase")));
         }
     }
-    Ok(())
+    None
 }

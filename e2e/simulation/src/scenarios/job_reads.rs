@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 
 use super::rules;
 use crate::{
-    json::{annotation, at, condition, controller_uid, is_deleting, name, number, text, uid},
+    json::{
+        annotation, at, controller_uid, has_finalizer, has_finished, is_deleting, is_true, items, name, number, text,
+        uid,
+    },
     stage::NAMESPACE,
     world::{Logged, World},
 };
@@ -30,21 +33,12 @@ pub(super) const LISTS: [&str; 2] = ["succeeded", "failed"];
 /// What says that a Job's end is decided, and what says that it has come.
 pub(super) const ENDS: [(&str, &str); 2] = [("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")];
 
-pub(super) fn is_over(pod: &Value) -> bool {
-    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
-}
-
 pub(super) fn is_active(pod: &Value) -> bool {
-    !is_deleting(pod) && !is_over(pod)
+    !is_deleting(pod) && !has_finished(pod)
 }
 
 pub(super) fn is_tracked(pod: &Value) -> bool {
-    let finalizers = at(pod, "/metadata/finalizers").and_then(Value::as_array);
-    finalizers.is_some_and(|all| all.iter().any(|f| f == FINALIZER))
-}
-
-pub(super) fn is_true(job: &Value, kind: &str) -> bool {
-    condition(job, kind, "status") == "True"
+    has_finalizer(pod, FINALIZER)
 }
 
 pub(super) fn is_decided(job: &Value) -> bool {
@@ -74,8 +68,8 @@ pub(super) fn index(job: &Value, pod: &Value) -> Option<i64> {
 }
 
 pub(super) fn named<'a>(job: &'a Value, list: &str) -> BTreeSet<&'a str> {
-    let list = at(job, &format!("/status/uncountedTerminatedPods/{list}")).and_then(Value::as_array);
-    list.into_iter().flatten().filter_map(Value::as_str).collect()
+    let list = items(job, &format!("/status/uncountedTerminatedPods/{list}"));
+    list.iter().filter_map(Value::as_str).collect()
 }
 
 /// A set of indexes, as a status writes it.
@@ -134,13 +128,11 @@ pub(super) fn counted<'a>(world: &'a World, job: &Value) -> BTreeMap<String, &'a
 
 /// Whether a rule of the Job's policy says that this failure does not count. The scenarios know rules about exit codes only.
 pub(super) fn is_ignored(job: &Value, pod: &Value) -> bool {
-    let rules = at(job, "/spec/podFailurePolicy/rules").and_then(Value::as_array);
-    let statuses = at(pod, "/status/containerStatuses").and_then(Value::as_array);
-    let codes: Vec<i64> =
-        statuses.into_iter().flatten().map(|status| number(status, "/state/terminated/exitCode")).collect();
+    let statuses = items(pod, "/status/containerStatuses").iter();
+    let codes: Vec<i64> = statuses.map(|status| number(status, "/state/terminated/exitCode")).collect();
     let meets = |rule: &&Value| {
-        let values = at(rule, "/onExitCodes/values").and_then(Value::as_array);
-        values.is_some_and(|values| codes.iter().any(|code| *code != 0 && values.contains(&json!(code))))
+        let values = items(rule, "/onExitCodes/values");
+        codes.iter().any(|code| *code != 0 && values.contains(&json!(code)))
     };
-    rules.into_iter().flatten().find(meets).is_some_and(|rule| rule["action"] == "Ignore")
+    items(job, "/spec/podFailurePolicy/rules").iter().find(meets).is_some_and(|rule| rule["action"] == "Ignore")
 }

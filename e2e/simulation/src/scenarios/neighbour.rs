@@ -1,17 +1,15 @@
 //! All controllers beside a hostile neighbour, whose objects are in [`neighbour`](crate::neighbour).
 
-use std::time::Duration;
-
 use common::settings::TunableValue;
 use serde_json::json;
 
 use super::{
     cronjob_invariants, daemonset_invariants, deployment_invariants, endpointslice_invariants, gc, gc_invariants,
-    job_invariants, node_lifecycle, node_lifecycle_invariants, replicaset::pod_interferences, replicaset_invariants,
-    statefulset_invariants,
+    interferences::{delete_pod, later},
+    job_invariants, node_lifecycle, node_lifecycle_invariants, replicaset_invariants, statefulset_invariants,
 };
 use crate::{
-    scenario::{Interference, Suite, What},
+    scenario::{Deeds, Interference, Suite, What},
     world::World,
 };
 
@@ -55,7 +53,7 @@ pub(super) const SUITE: Suite = Suite {
         gc_invariants::PROMISES,
     ],
     interferences: &[
-        Interference { name: "delete-pod", act: pod_interferences::delete },
+        Interference { name: "delete-pod", act: delete_pod },
         Interference { name: "roll-out", act: roll_out },
     ],
 };
@@ -67,9 +65,7 @@ fn rolled_out(image: &str) -> What {
     What::merge(DEPLOYMENTS, WEB, json!({"spec": {"template": {"spec": {"containers": containers}}}}))
 }
 
-fn roll_out(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    if world.get(DEPLOYMENTS, crate::stage::NAMESPACE, WEB).is_none() {
-        return Vec::new();
-    }
-    vec![(Duration::ZERO, rolled_out("img:3")), (Duration::from_secs(luck % 30), rolled_out("img:1"))]
+fn roll_out(world: &World, luck: u64) -> Deeds {
+    world.get(DEPLOYMENTS, crate::stage::NAMESPACE, WEB)?;
+    later(rolled_out("img:3"), luck % 30, rolled_out("img:1"))
 }

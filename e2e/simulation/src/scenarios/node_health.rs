@@ -7,12 +7,13 @@ use node_lifecycle_controller::DEFINITION;
 use serde_json::{Value, json};
 
 use super::{
+    interferences::{later, one_of},
     node_health_invariants::{INVARIANTS, OF_ZONES, PROMISES},
     node_lifecycle_invariants::OF_EVICTION,
 };
 use crate::{
     json::name,
-    scenario::{Interference, Suite, What},
+    scenario::{Deeds, Interference, Suite, What},
     world::World,
 };
 
@@ -35,26 +36,23 @@ pub(super) const INTERFERENCES: &[Interference] = &[
 ];
 
 fn living(world: &World, luck: u64) -> Option<String> {
-    let names: Vec<&str> = world.list("nodes").map(|node| name(node)).collect();
-    let node = names.get(usize::try_from(luck).unwrap_or(0).checked_rem(names.len())?)?;
-    (world.silence(node, world.now()) < Duration::from_secs(15)).then(|| (*node).to_owned())
+    let node = one_of(world.list("nodes").map(|node| name(node)).collect(), luck)?;
+    (world.silence(node, world.now()) < Duration::from_secs(15)).then(|| node.to_owned())
 }
 
-/// A node says nothing for a part of its grace period.
-fn blink(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some(node) = living(world, luck) else { return Vec::new() };
-    vec![(Duration::ZERO, What::Silence(node.clone())), (Duration::from_secs(5 + luck % 30), What::Restore(node))]
+fn blink(world: &World, luck: u64) -> Deeds {
+    let node = living(world, luck)?;
+    later(What::Silence(node.clone()), 5 + luck % 30, What::Restore(node))
 }
 
-/// A node reports for a while that it is not ready.
-fn unready(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some(node) = living(world, luck) else { return Vec::new() };
+fn unready(world: &World, luck: u64) -> Deeds {
+    let node = living(world, luck)?;
     let ready = |value| What::Condition(node.clone(), "Ready", value);
-    vec![(Duration::ZERO, ready(false)), (Duration::from_secs(1 + luck % 90), ready(true))]
+    later(ready(false), 1 + luck % 90, ready(true))
 }
 
-fn cordon(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some(node) = living(world, luck) else { return Vec::new() };
+fn cordon(world: &World, luck: u64) -> Deeds {
+    let node = living(world, luck)?;
     let unschedulable = |value| What::merge("nodes", &node, json!({"spec": {"unschedulable": value}}));
-    vec![(Duration::ZERO, unschedulable(json!(true))), (Duration::from_secs(1 + luck % 90), unschedulable(Value::Null))]
+    later(unschedulable(json!(true)), 1 + luck % 90, unschedulable(Value::Null))
 }

@@ -6,13 +6,15 @@ use common::clock::Instant;
 use serde_json::Value;
 
 use crate::{
-    json::{at, condition, is_deleting, labels, name, text},
+    json::{condition, is_deleting, is_ready, items, label, name, text},
     scenario::{Invariant, Promise},
     world::{Logged, World},
 };
 
 const CONTROLLER: &str = "node-lifecycle-controller";
 const NODES: &str = "nodes";
+const TAINTS: &str = "/spec/taints";
+const ZONE: &str = "topology.kubernetes.io/zone";
 const PODS: &str = "pods";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -105,76 +107,53 @@ fn may_be_tainted(world: &World, node: &str) -> bool {
     may_be_judged(world, node) || (says_so() && world.is_up_to_date(node, GRACE))
 }
 
-fn taints(node: &Value) -> Vec<Value> {
-    at(node, "/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default()
-}
-
 fn has_taint(node: &Value, key: &str, effect: &str) -> bool {
-    taints(node).iter().any(|taint| taint["key"] == key && taint["effect"] == effect)
+    items(node, TAINTS).iter().any(|taint| taint["key"] == key && taint["effect"] == effect)
 }
 
 fn is_ours(taint: &Value) -> bool {
     taint["key"].as_str().is_some_and(|key| key.starts_with("node.kubernetes.io/"))
 }
 
-fn changed_node(logged: &Logged) -> Option<(Arc<Value>, Arc<Value>)> {
-    let is_its = logged.by(CONTROLLER) && logged.resource() == NODES;
-    is_its.then(|| logged.before().zip(logged.after())).flatten()
-}
-
 /// The node that a write of the controller gave its `NoExecute` taint. A taint that takes the place of another is none.
 fn tainted_node(logged: &Logged) -> Option<Arc<Value>> {
     let evicts = |node: &Value| [UNREACHABLE, NOT_READY].iter().any(|key| has_taint(node, key, "NoExecute"));
-    changed_node(logged).filter(|(before, after)| !evicts(before) && evicts(after)).map(|(_, after)| after)
+    logged.changed(CONTROLLER, NODES).filter(|(before, after)| !evicts(before) && evicts(after)).map(|(_, after)| after)
 }
 
-fn living_nodes_are_not_judged(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((before, after)) = changed_node(logged) else { return Ok(()) };
+fn living_nodes_are_not_judged(world: &World, logged: &Logged) -> Option<String> {
+    let (before, after) = logged.changed(CONTROLLER, NODES)?;
     let ready = |node: &Value| condition(node, "Ready", "status").to_owned();
     if ready(&before) == ready(&after) || may_be_judged(world, name(&after)) {
-        return Ok(());
+        return None;
     }
     let silence = world.silence(name(&after), world.now());
-    Err(format!("{} becomes {} after a silence of {silence:?}", name(&after), ready(&after)))
+    Some(format!("{} becomes {} after a silence of {silence:?}", name(&after), ready(&after)))
 }
 
-fn living_nodes_are_not_tainted(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(after) = tainted_node(logged) else { return Ok(()) };
-    if may_be_tainted(world, name(&after)) {
-        return Ok(());
-    }
-    Err(format!("{} is tainted after a silence of {:?}", name(&after), world.silence(name(&after), world.now())))
+fn living_nodes_are_not_tainted(world: &World, logged: &Logged) -> Option<String> {
+    let after = tainted_node(logged)?;
+    (!may_be_tainted(world, name(&after))).then(|| {
+        format!("{} is tainted after a silence of {:?}", name(&after), world.silence(name(&after), world.now()))
+    })
 }
 
-fn pods_stay_on_living_nodes(world: &World, logged: &Logged) -> Result<(), String> {
-    let is_eviction = logged.by(CONTROLLER) && logged.resource() == PODS && logged.deletes();
-    let Some(pod) = logged.before().filter(|_| is_eviction) else { return Ok(()) };
+fn pods_stay_on_living_nodes(world: &World, logged: &Logged) -> Option<String> {
+    let pod = logged.deleted(CONTROLLER, PODS)?;
     let node = text(&pod, "/spec/nodeName");
-    if may_be_tainted(world, node) {
-        Ok(())
-    } else {
-        Err(format!("{} is evicted from {node}, which lives", name(&pod)))
-    }
+    (!may_be_tainted(world, node)).then(|| format!("{} is evicted from {node}, which lives", name(&pod)))
 }
 
-fn taints_of_others_stay(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some((before, after)) = changed_node(logged) else { return Ok(()) };
-    let others = |node: &Value| taints(node).into_iter().filter(|taint| !is_ours(taint)).collect::<Vec<_>>();
-    if others(&before) == others(&after) { Ok(()) } else { Err(format!("a taint of {} is lost", name(&after))) }
+fn taints_of_others_stay(_: &World, logged: &Logged) -> Option<String> {
+    let (before, after) = logged.changed(CONTROLLER, NODES)?;
+    let others = |node: &Value| items(node, TAINTS).iter().filter(|t| !is_ours(t)).cloned().collect::<Vec<_>>();
+    (others(&before) != others(&after)).then(|| format!("a taint of {} is lost", name(&after)))
 }
 
-fn one_cause_at_a_time(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some((_, after)) = changed_node(logged) else { return Ok(()) };
+fn one_cause_at_a_time(_: &World, logged: &Logged) -> Option<String> {
+    let (_, after) = logged.changed(CONTROLLER, NODES)?;
     let has_both = has_taint(&after, UNREACHABLE, "NoExecute") && has_taint(&after, NOT_READY, "NoExecute");
-    if has_both { Err(format!("{} has both causes", name(&after))) } else { Ok(()) }
-}
-
-fn zone(node: &Value) -> &str {
-    labels(node).get("topology.kubernetes.io/zone").copied().unwrap_or_default()
-}
-
-fn says_ready(node: &Value) -> bool {
-    condition(node, "Ready", "status") == "True"
+    has_both.then(|| format!("{} has both causes", name(&after)))
 }
 
 /// How many nodes a second of a zone may be tainted while nodes are in these states.
@@ -183,7 +162,7 @@ fn rate(nodes: &[&Arc<Value>], of: &str, large: usize, is_ready: impl Fn(&Value)
     if !nodes.iter().any(|node| is_ready(&node)) {
         return 0.0;
     }
-    let of_zone: Vec<&&Arc<Value>> = nodes.iter().filter(|node| zone(node) == of).collect();
+    let of_zone: Vec<&&Arc<Value>> = nodes.iter().filter(|node| label(node, ZONE) == of).collect();
     let ready = of_zone.iter().filter(|node| is_ready(node)).count();
     let not_ready = of_zone.len() - ready;
     let is_partial = ready > 0 && not_ready > 2 && not_ready as f64 / of_zone.len() as f64 >= UNHEALTHY;
@@ -212,8 +191,8 @@ fn highest_rate(world: &World, of: &str, large: usize, from: Instant, to: Instan
         };
         let nodes = names.iter().filter_map(state).collect::<Vec<_>>();
         let is_lost = |node: &Value| world.silence(name(node), time) >= GRACE;
-        let lives = |node: &Value| says_ready(node) && !is_lost(node);
-        rate(&nodes, of, large, says_ready).max(rate(&nodes, of, large, lives))
+        let lives = |node: &Value| is_ready(node) && !is_lost(node);
+        rate(&nodes, of, large, is_ready).max(rate(&nodes, of, large, lives))
     };
     times.map(at_time).fold(0.0, f64::max)
 }
@@ -221,20 +200,20 @@ fn highest_rate(world: &World, of: &str, large: usize, from: Instant, to: Instan
 /// A zone has one token, which comes back at the rate of its state. Each process has its own tokens: a new one begins with all.
 ///
 /// The controller learns of a new state with its next pass, so the higher rate counts for that long.
-fn zones_are_tainted_at_their_rate<const LARGE: usize>(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(node) = tainted_node(logged) else { return Ok(()) };
-    let of = zone(&node);
+fn zones_are_tainted_at_their_rate<const LARGE: usize>(world: &World, logged: &Logged) -> Option<String> {
+    let node = tainted_node(logged)?;
+    let of = label(&node, ZONE);
     let unseen = PASS + world.lag();
     let rate_at = |time: Instant| highest_rate(world, of, LARGE, time.checked_sub(unseen).unwrap_or(time), time);
     let is_earlier = |earlier: &&Logged| {
         let is_its = earlier.write.identity == logged.write.identity && !Arc::ptr_eq(&earlier.write, &logged.write);
-        is_its && tainted_node(earlier).is_some_and(|node| zone(&node) == of)
+        is_its && tainted_node(earlier).is_some_and(|node| label(&node, ZONE) == of)
     };
     let Some(last) = world.log().iter().rev().find(is_earlier) else {
         return if rate_at(logged.at) > 0.0 {
-            Ok(())
+            None
         } else {
-            Err(format!("{} is tainted in a zone that is stopped", name(&node)))
+            Some(format!("{} is tainted in a zone that is stopped", name(&node)))
         };
     };
     let (second, mut tokens, mut at) = (Duration::from_secs(1), 0.0, logged.at);
@@ -247,20 +226,20 @@ fn zones_are_tainted_at_their_rate<const LARGE: usize>(world: &World, logged: &L
     }
     // The sum of many small parts is not exact.
     if tokens > 0.999 {
-        return Ok(());
+        return None;
     }
     let gap = logged.at.saturating_duration_since(last.at);
-    Err(format!("{} is tainted {gap:?} after {}, which is {tokens:.2} of a turn", name(&node), last.write.name))
+    Some(format!("{} is tainted {gap:?} after {}, which is {tokens:.2} of a turn", name(&node), last.write.name))
 }
 
 /// Whether the state of a zone forbids to taint its nodes in the end.
 fn is_stopped(world: &World, node: &Value, large: usize) -> bool {
-    rate(&world.list(NODES).collect::<Vec<_>>(), zone(node), large, says_ready) <= 0.0
+    rate(&world.list(NODES).collect::<Vec<_>>(), label(node, ZONE), large, is_ready) <= 0.0
 }
 
 /// Whether no node is ready: then nothing is tainted with `NoExecute`.
 fn none_is_ready(world: &World) -> bool {
-    !world.list(NODES).any(|node| says_ready(node))
+    !world.list(NODES).any(|node| is_ready(node))
 }
 
 /// Whether a node has this condition, the taints that follow from it, and `NoExecute` as its zone demands.
@@ -272,39 +251,39 @@ fn is_marked<const LARGE: usize>(world: &World, node: &Value, status: &str, key:
     condition(node, "Ready", "status") == status && has_taint(node, key, "NoSchedule") && is_right
 }
 
-fn silent_nodes_are_marked<const LARGE: usize>(world: &World) -> Result<(), String> {
+fn silent_nodes_are_marked<const LARGE: usize>(world: &World) -> Option<String> {
     let is_wrong =
         |node: &&Arc<Value>| is_silent(world, node) && !is_marked::<LARGE>(world, node, "Unknown", UNREACHABLE);
     let wrong = world.list(NODES).find(is_wrong);
-    wrong.map_or(Ok(()), |node| Err(format!("{} is silent, with {:?}", name(node), taints(node))))
+    wrong.map(|node| format!("{} is silent, with {:?}", name(node), items(node, TAINTS)))
 }
 
-fn living_nodes_are_as_they_say<const LARGE: usize>(world: &World) -> Result<(), String> {
+fn living_nodes_are_as_they_say<const LARGE: usize>(world: &World) -> Option<String> {
     let is_right = |node: &Value| {
-        let is_clean = says_ready(node) && !taints(node).iter().any(is_ours);
+        let is_clean = is_ready(node) && !items(node, TAINTS).iter().any(is_ours);
         is_clean || is_marked::<LARGE>(world, node, "False", NOT_READY)
     };
     let wrong = world.list(NODES).find(|node| !is_silent(world, node) && !is_right(node));
-    wrong.map_or(Ok(()), |node| Err(format!("{} lives, with {:?}", name(node), taints(node))))
+    wrong.map(|node| format!("{} lives, with {:?}", name(node), items(node, TAINTS)))
 }
 
-fn pods_leave_lost_nodes<const LARGE: usize>(world: &World) -> Result<(), String> {
+fn pods_leave_lost_nodes<const LARGE: usize>(world: &World) -> Option<String> {
     let is_lost = |node: &Value| is_silent(world, node) || says_not_ready(node);
     let is_left = |node: &&Arc<Value>| is_lost(node) && !is_stopped(world, node, LARGE);
     let left: Vec<&str> = world.list(NODES).filter(is_left).map(|node| name(node)).collect();
     let stays = |pod: &&Arc<Value>| {
         left.contains(&text(pod, "/spec/nodeName")) && !name(pod).ends_with("-ever") && !is_deleting(pod)
     };
-    world.list(PODS).find(stays).map_or(Ok(()), |pod| Err(format!("{} stays", name(pod))))
+    world.list(PODS).find(stays).map(|pod| format!("{} stays", name(pod)))
 }
 
 /// The share of nodes that may have a taint, and how many of seven that are.
 pub(super) const CAP: (f32, usize) = (0.3, 2);
 
-fn few_nodes_are_tainted(world: &World, logged: &Logged) -> Result<(), String> {
+fn few_nodes_are_tainted(world: &World, logged: &Logged) -> Option<String> {
     let evicts = |node: &&Arc<Value>| [UNREACHABLE, NOT_READY].iter().any(|key| has_taint(node, key, "NoExecute"));
     let count = world.list(NODES).filter(evicts).count();
-    if tainted_node(logged).is_none() || count <= CAP.1 { Ok(()) } else { Err(format!("{count} nodes are tainted")) }
+    (tainted_node(logged).is_some() && count > CAP.1).then(|| format!("{count} nodes are tainted"))
 }
 
 /// What holds besides where the share of tainted nodes is limited.

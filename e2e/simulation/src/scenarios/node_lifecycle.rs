@@ -1,15 +1,18 @@
 //! What users and operators do with nodes and with the Pods on them.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use common::{app::ProgramDefinition, settings::TunableValue};
 use node_lifecycle_controller::{DEFINITION, eviction::TAINT_EVICTION_LOOP, garbage::POD_GARBAGE_COLLECTOR_LOOP};
 use serde_json::{Value, json};
 
-use super::node_lifecycle_invariants::{INVARIANTS, OF_EVICTION, PROMISES, THRESHOLD};
+use super::{
+    interferences::{at_once, later, one_of},
+    node_lifecycle_invariants::{INVARIANTS, OF_EVICTION, PROMISES, THRESHOLD},
+};
 use crate::{
-    json::{at, is_deleting, name, text},
-    scenario::{Interference, Suite, What},
+    json::{at, is_deleting, items, name, text},
+    scenario::{Deeds, Interference, Suite, What},
     world::World,
 };
 
@@ -42,54 +45,44 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// A node that nothing is scheduled to.
 fn node(node: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "spec": {"taints": taints(&[])}})
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "spec": {"taints": taints()}})
 }
 
-fn taints(keys: &[&str]) -> Value {
-    let evicting = keys.iter().map(|key| json!({"key": key, "effect": "NoExecute"}));
-    std::iter::once(json!({"key": NOT_READY, "effect": "NoSchedule"})).chain(evicting).collect()
+fn taints() -> Value {
+    json!([{"key": NOT_READY, "effect": "NoSchedule"}])
 }
 
-fn taint(keys: &[&str]) -> What {
-    What::merge(NODES, LOST, json!({"spec": {"taints": taints(keys)}}))
+fn tainted(taints: Value) -> What {
+    What::merge(NODES, LOST, json!({"spec": {"taints": taints}}))
 }
 
-fn lost(world: &World) -> Option<&Value> {
-    world.list(NODES).find(|node| name(node) == LOST).map(|node| &**node)
+/// The taints of the node; `None` if it does not exist.
+fn taints_of_lost(world: &World) -> Option<Value> {
+    let node = world.list(NODES).find(|node| name(node) == LOST)?;
+    Some(at(node, "/spec/taints").cloned().unwrap_or_default())
 }
 
-fn taint_a_node(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some(node) = lost(world) else { return Vec::new() };
-    let before = at(node, "/spec/taints").cloned().unwrap_or_default();
+fn taint_a_node(world: &World, luck: u64) -> Deeds {
+    let before = taints_of_lost(world)?;
     let mut more = before.as_array().cloned().unwrap_or_default();
     more.push(json!({"key": "sim.example.com/other", "effect": "NoExecute"}));
-    vec![
-        (Duration::ZERO, What::merge(NODES, LOST, json!({"spec": {"taints": more}}))),
-        (Duration::from_secs(1 + luck % 90), What::merge(NODES, LOST, json!({"spec": {"taints": before}}))),
-    ]
+    later(tainted(json!(more)), 1 + luck % 90, tainted(before))
 }
 
-fn untaint_a_node(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some(node) = lost(world) else { return Vec::new() };
-    let before = at(node, "/spec/taints").cloned().unwrap_or_default();
-    vec![
-        (Duration::ZERO, taint(&[])),
-        (Duration::from_secs(1 + luck % 90), What::merge(NODES, LOST, json!({"spec": {"taints": before}}))),
-    ]
+fn untaint_a_node(world: &World, luck: u64) -> Deeds {
+    let before = taints_of_lost(world)?;
+    later(tainted(taints()), 1 + luck % 90, tainted(before))
 }
 
-fn tolerate(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let on_node = |pod: &&std::sync::Arc<Value>| text(pod, "/spec/nodeName") == LOST && !is_deleting(pod);
-    let pods: Vec<_> = world.list(PODS).filter(on_node).collect();
-    let Some(index) = usize::try_from(luck).unwrap_or(0).checked_rem(pods.len()) else { return Vec::new() };
+fn tolerate(world: &World, luck: u64) -> Deeds {
+    let on_node = |pod: &&Arc<Value>| text(pod, "/spec/nodeName") == LOST && !is_deleting(pod);
+    let pod = one_of(world.list(PODS).filter(on_node).collect(), luck)?;
     let mut all = vec![json!({"operator": "Exists"})];
-    all.extend(at(pods[index], "/spec/tolerations").and_then(Value::as_array).into_iter().flatten().cloned());
-    vec![(Duration::ZERO, What::merge(PODS, name(pods[index]), json!({"spec": {"tolerations": all}})))]
+    all.extend(items(pod, "/spec/tolerations").iter().cloned());
+    at_once([What::merge(PODS, name(pod), json!({"spec": {"tolerations": all}}))])
 }
 
-fn drop_node(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    if lost(world).is_none() {
-        return Vec::new();
-    }
-    vec![(Duration::ZERO, What::delete(NODES, LOST)), (Duration::from_secs(1 + luck % 120), What::Create(node(LOST)))]
+fn drop_node(world: &World, luck: u64) -> Deeds {
+    taints_of_lost(world)?;
+    later(What::delete(NODES, LOST), 1 + luck % 120, What::Create(node(LOST)))
 }

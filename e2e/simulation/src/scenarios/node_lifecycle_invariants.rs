@@ -10,7 +10,7 @@ use common::clock::Instant;
 use serde_json::Value;
 
 use crate::{
-    json::{at, condition, is_deleting, name, number, text},
+    json::{at, condition, has_finished, is_deleting, is_ready, items, name, number, text},
     scenario::{Invariant, Promise},
     world::{Logged, World},
 };
@@ -60,7 +60,7 @@ enum Stay {
 }
 
 fn evicting(node: &Value) -> impl Iterator<Item = &Value> {
-    let taints = at(node, "/spec/taints").and_then(Value::as_array).into_iter().flatten();
+    let taints = items(node, "/spec/taints").iter();
     taints.filter(|taint| taint["effect"] == "NoExecute")
 }
 
@@ -74,12 +74,11 @@ fn tolerates(toleration: &Value, taint: &Value) -> bool {
 }
 
 fn stay(pod: &Value, node: &Value) -> Stay {
-    let tolerations: Vec<&Value> =
-        at(pod, "/spec/tolerations").and_then(Value::as_array).into_iter().flatten().collect();
-    let one = |taint: &Value| match tolerations.iter().find(|toleration| tolerates(toleration, taint)) {
-        None => Stay::No,
-        Some(toleration) => toleration["tolerationSeconds"].as_i64().map_or(Stay::Always, Stay::For),
-    };
+    let one =
+        |taint: &Value| match items(pod, "/spec/tolerations").iter().find(|toleration| tolerates(toleration, taint)) {
+            None => Stay::No,
+            Some(toleration) => toleration["tolerationSeconds"].as_i64().map_or(Stay::Always, Stay::For),
+        };
     evicting(node).map(one).min().unwrap_or(Stay::Always)
 }
 
@@ -87,13 +86,9 @@ fn node_name(pod: &Value) -> &str {
     text(pod, "/spec/nodeName")
 }
 
-fn has_ended(pod: &Value) -> bool {
-    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
-}
-
 fn is_out_of_service(node: &Value) -> bool {
-    let taints = at(node, "/spec/taints").and_then(Value::as_array).into_iter().flatten();
-    condition(node, "Ready", "status") != "True" && taints.into_iter().any(|taint| taint["key"] == OUT_OF_SERVICE)
+    let taints = items(node, "/spec/taints").iter();
+    !is_ready(node) && taints.into_iter().any(|taint| taint["key"] == OUT_OF_SERVICE)
 }
 
 /// The states of the Pod's node that the server may have answered a live read with.
@@ -101,32 +96,23 @@ fn live_nodes<'a>(world: &'a World, pod: &Value) -> Vec<Option<&'a Arc<Value>>> 
     world.within(NODES, "", node_name(pod), LIVE)
 }
 
-fn deleted(logged: &Logged) -> Option<Arc<Value>> {
-    logged.before().filter(|_| logged.by(CONTROLLER) && logged.resource() == PODS && logged.deletes())
-}
-
-/// The same of a Pod that the eviction deleted: the garbage collector lets Pods end first.
+/// A Pod that the eviction deleted: the garbage collector lets Pods end first.
 fn evicted(logged: &Logged) -> Option<Arc<Value>> {
-    deleted(logged).filter(|pod| !has_ended(pod))
+    logged.deleted(CONTROLLER, PODS).filter(|pod| !has_finished(pod))
 }
 
-fn writes_nothing_but_pods(_: &World, logged: &Logged) -> Result<(), String> {
+fn writes_nothing_but_pods(_: &World, logged: &Logged) -> Option<String> {
     let allowed =
         matches!(logged.resource().as_str(), PODS | "events") && !(logged.creates() && logged.resource() == PODS);
-    if logged.by(CONTROLLER) && !allowed {
-        return Err(format!("{} {} is written", logged.resource(), logged.write.name));
-    }
-    Ok(())
+    (logged.by(CONTROLLER) && !allowed).then(|| format!("{} {} is written", logged.resource(), logged.write.name))
 }
 
-fn evictions_have_a_taint(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = evicted(logged) else { return Ok(()) };
+fn evictions_have_a_taint(world: &World, logged: &Logged) -> Option<String> {
+    let pod = evicted(logged)?;
     // A timer outlives its node.
     let may_leave = |node: Option<&Arc<Value>>| node.is_none_or(|node| stay(&pod, node) != Stay::Always);
-    if live_nodes(world, &pod).into_iter().any(may_leave) {
-        return Ok(());
-    }
-    Err(format!("{} is evicted and tolerates every taint of {}", name(&pod), node_name(&pod)))
+    (!live_nodes(world, &pod).into_iter().any(may_leave))
+        .then(|| format!("{} is evicted and tolerates every taint of {}", name(&pod), node_name(&pod)))
 }
 
 /// Since when something is true of a node. Interruptions that are too short to be seen do not count.
@@ -147,27 +133,23 @@ fn since(world: &World, node: &str, is_true: impl Fn(Option<&Value>) -> bool) ->
     since
 }
 
-fn tolerated_time_is_granted(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = evicted(logged) else { return Ok(()) };
+fn tolerated_time_is_granted(world: &World, logged: &Logged) -> Option<String> {
+    let pod = evicted(logged)?;
     let stays = live_nodes(world, &pod).into_iter().flatten().map(|node| stay(&pod, node));
-    let Some(Stay::For(seconds)) = stays.min() else { return Ok(()) };
+    let Some(Stay::For(seconds)) = stays.min() else { return None };
     let is_tainted = |node: Option<&Value>| node.is_none_or(|node| evicting(node).next().is_some());
-    let Some(since) = since(world, node_name(&pod), is_tainted) else { return Ok(()) };
+    let since = since(world, node_name(&pod), is_tainted)?;
     let stayed = world.now().saturating_duration_since(since);
     // The node may be missing before it exists: then nothing is known of the time.
-    if stayed + Duration::from_secs(1) < Duration::from_secs(seconds.unsigned_abs()) {
-        return Err(format!("{} is evicted after {stayed:?} and tolerates its node for {seconds} s", name(&pod)));
-    }
-    Ok(())
+    (stayed + Duration::from_secs(1) < Duration::from_secs(seconds.unsigned_abs()))
+        .then(|| format!("{} is evicted after {stayed:?} and tolerates its node for {seconds} s", name(&pod)))
 }
 
-fn evictions_give_a_reason(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = evicted(logged) else { return Ok(()) };
+fn evictions_give_a_reason(_: &World, logged: &Logged) -> Option<String> {
+    let pod = evicted(logged)?;
     let said = |field: &str| condition(&pod, "DisruptionTarget", field);
-    if said("status") == "True" && said("reason") == "DeletionByTaintManager" {
-        return Ok(());
-    }
-    Err(format!("{} is evicted with the reason {:?}", name(&pod), said("reason")))
+    (said("status") != "True" || said("reason") != "DeletionByTaintManager")
+        .then(|| format!("{} is evicted with the reason {:?}", name(&pod), said("reason")))
 }
 
 /// Whether the garbage collector may remove a Pod that has not ended.
@@ -184,77 +166,66 @@ fn is_lost(world: &World, pod: &Value) -> bool {
     nodes.iter().any(Option::is_none) && missing_for >= QUARANTINE
 }
 
-fn only_lost_pods_are_failed(world: &World, logged: &Logged) -> Result<(), String> {
-    let (Some(before), Some(after)) = (logged.before(), logged.after()) else { return Ok(()) };
-    let fails = logged.by(CONTROLLER) && logged.resource() == PODS && !has_ended(&before) && has_ended(&after);
-    if !fails || is_lost(world, &before) {
-        return Ok(());
-    }
-    Err(format!("{} is failed and its node {:?} is there", name(&before), node_name(&before)))
+fn only_lost_pods_are_failed(world: &World, logged: &Logged) -> Option<String> {
+    let (before, after) = logged.changed(CONTROLLER, PODS)?;
+    let fails = !has_finished(&before) && has_finished(&after);
+    (fails && !is_lost(world, &before))
+        .then(|| format!("{} is failed and its node {:?} is there", name(&before), node_name(&before)))
 }
 
-fn ended_pods_keep_their_phase(_: &World, logged: &Logged) -> Result<(), String> {
-    let (Some(before), Some(after)) = (logged.before(), logged.after()) else { return Ok(()) };
+fn ended_pods_keep_their_phase(_: &World, logged: &Logged) -> Option<String> {
+    let (before, after) = logged.changed(CONTROLLER, PODS)?;
     let phases = [text(&before, "/status/phase"), text(&after, "/status/phase")];
-    if logged.by(CONTROLLER) && logged.resource() == PODS && has_ended(&before) && phases[0] != phases[1] {
-        return Err(format!("{} was {} and is {}", name(&before), phases[0], phases[1]));
-    }
-    Ok(())
+    (has_finished(&before) && phases[0] != phases[1])
+        .then(|| format!("{} was {} and is {}", name(&before), phases[0], phases[1]))
 }
 
-fn few_ended_pods_are_kept(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = deleted(logged).filter(|pod| has_ended(pod)) else { return Ok(()) };
-    let count = world.list_recent(PODS).filter(|pod| has_ended(pod)).count();
-    if count > THRESHOLD || is_lost(world, &pod) {
-        return Ok(());
-    }
-    Err(format!("{} has ended and is deleted, one of {count}", name(&pod)))
+fn few_ended_pods_are_kept(world: &World, logged: &Logged) -> Option<String> {
+    let pod = logged.deleted(CONTROLLER, PODS).filter(|pod| has_finished(pod))?;
+    let count = world.list_recent(PODS).filter(|pod| has_finished(pod)).count();
+    (count <= THRESHOLD && !is_lost(world, &pod))
+        .then(|| format!("{} has ended and is deleted, one of {count}", name(&pod)))
 }
 
-fn finalizers_stay(_: &World, logged: &Logged) -> Result<(), String> {
-    let (Some(before), Some(after)) = (logged.before(), logged.after()) else { return Ok(()) };
+fn finalizers_stay(_: &World, logged: &Logged) -> Option<String> {
+    let (before, after) = logged.changed(CONTROLLER, PODS)?;
     let finalizers = |pod: &Value| at(pod, "/metadata/finalizers").cloned();
-    if logged.by(CONTROLLER) && logged.resource() == PODS && finalizers(&before) != finalizers(&after) {
-        return Err(format!("the finalizers of {} change", name(&before)));
-    }
-    Ok(())
+    (finalizers(&before) != finalizers(&after)).then(|| format!("the finalizers of {} change", name(&before)))
 }
 
-fn no_pod_stays_untolerated(world: &World) -> Result<(), String> {
-    for pod in world.list(PODS).filter(|pod| !is_deleting(pod) && !node_name(pod).is_empty()) {
-        let Some(node) = world.get(NODES, "", node_name(pod)) else { continue };
-        if stay(pod, node) != Stay::Always {
-            return Err(format!("{} is on {} and does not tolerate its taints", name(pod), name(node)));
-        }
-    }
-    Ok(())
+fn no_pod_stays_untolerated(world: &World) -> Option<String> {
+    world.list(PODS).filter(|pod| !is_deleting(pod)).find_map(|pod| {
+        let node = world.get(NODES, "", node_name(pod)).filter(|node| stay(pod, node) != Stay::Always)?;
+        Some(format!("{} is on {} and does not tolerate its taints", name(pod), name(node)))
+    })
 }
 
 /// Whether only the kubelet or the garbage collector is waited for.
 fn is_held(pod: &Value) -> bool {
-    is_deleting(pod) && at(pod, "/metadata/finalizers").and_then(Value::as_array).is_some_and(|all| !all.is_empty())
+    is_deleting(pod) && !items(pod, "/metadata/finalizers").is_empty()
 }
 
-fn no_orphan_is_left(world: &World) -> Result<(), String> {
+fn no_orphan_is_left(world: &World) -> Option<String> {
     let is_orphan = |pod: &&Arc<Value>| !node_name(pod).is_empty() && world.get(NODES, "", node_name(pod)).is_none();
-    match world.list(PODS).filter(is_orphan).find(|pod| !is_held(pod)) {
-        Some(pod) => Err(format!("{} is left and its node {} is gone", name(pod), node_name(pod))),
-        None => Ok(()),
-    }
+    world
+        .list(PODS)
+        .filter(is_orphan)
+        .find(|pod| !is_held(pod))
+        .map(|pod| format!("{} is left and its node {} is gone", name(pod), node_name(pod)))
 }
 
-fn no_pod_terminates_for_ever(world: &World) -> Result<(), String> {
-    for pod in world.list(PODS).filter(|pod| is_deleting(pod) && !is_held(pod)) {
+fn no_pod_terminates_for_ever(world: &World) -> Option<String> {
+    let is_stuck = |pod: &&Arc<Value>| {
         let node = world.get(NODES, "", node_name(pod));
-        if node_name(pod).is_empty() || node.is_some_and(|node| is_out_of_service(node)) {
-            let grace = number(pod, "/metadata/deletionGracePeriodSeconds");
-            return Err(format!("{} is terminating, its grace is {grace} s, and no kubelet will end it", name(pod)));
-        }
-    }
-    Ok(())
+        let is_nowhere = node_name(pod).is_empty() || node.is_some_and(|node| is_out_of_service(node));
+        is_deleting(pod) && !is_held(pod) && is_nowhere
+    };
+    let pod = world.list(PODS).find(is_stuck)?;
+    let grace = number(pod, "/metadata/deletionGracePeriodSeconds");
+    Some(format!("{} is terminating, its grace is {grace} s, and no kubelet will end it", name(pod)))
 }
 
-fn few_ended_pods_are_left(world: &World) -> Result<(), String> {
-    let count = world.list(PODS).filter(|pod| has_ended(pod) && !is_held(pod)).count();
-    if count > THRESHOLD { Err(format!("{count} ended Pods are left and {THRESHOLD} are kept")) } else { Ok(()) }
+fn few_ended_pods_are_left(world: &World) -> Option<String> {
+    let count = world.list(PODS).filter(|pod| has_finished(pod) && !is_held(pod)).count();
+    (count > THRESHOLD).then(|| format!("{count} ended Pods are left and {THRESHOLD} are kept"))
 }

@@ -2,11 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::rules::{REPLICA_SETS, says, without};
 use crate::{
-    json::{condition, controller, controller_uid, is_deleting, labels, name, number, selects, text, uid},
+    json::{
+        condition, controller, controller_uid, has_finished, is_deleting, is_ready, labels, name, number, owners,
+        selects, uid,
+    },
     scenario::{Invariant, Promise},
     stage::NAMESPACE,
     world::{Logged, World},
@@ -47,15 +50,7 @@ pub(super) const PROMISES: &[Promise] = &[Promise {
 }];
 
 fn is_active(pod: &Value) -> bool {
-    !is_deleting(pod) && !is_over(pod)
-}
-
-fn is_over(pod: &Value) -> bool {
-    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
-}
-
-fn is_ready(pod: &Value) -> bool {
-    condition(pod, "Ready", "status") == "True"
+    !is_deleting(pod) && !has_finished(pod)
 }
 
 fn pods<'a>(world: &'a World, set: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
@@ -86,69 +81,55 @@ fn touched(world: &World, set: &Value) -> i64 {
     pods.len() as i64
 }
 
-fn creates_what_is_missing(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((_, set)) = REPLICA_SETS.created(world, logged) else { return Ok(()) };
+fn creates_what_is_missing(world: &World, logged: &Logged) -> Option<String> {
+    let (_, set) = REPLICA_SETS.created(world, logged)?;
     let wanted = REPLICA_SETS.recent(world, set).map(|set| number(set, "/spec/replicas")).max().unwrap_or(0);
     let (there, touched) = (pods(world, set).count() as i64, touched(world, set));
-    if there > wanted + touched {
-        return Err(format!("{} gets Pod number {there} and wants {wanted}", name(set)));
-    }
-    Ok(())
+    (there > wanted + touched).then(|| format!("{} gets Pod number {there} and wants {wanted}", name(set)))
 }
 
-fn deletes_what_is_too_much(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((_, set)) = REPLICA_SETS.deleted(world, logged) else { return Ok(()) };
+fn deletes_what_is_too_much(world: &World, logged: &Logged) -> Option<String> {
+    let (_, set) = REPLICA_SETS.deleted(world, logged)?;
     let wanted = REPLICA_SETS.recent(world, set).map(|set| number(set, "/spec/replicas")).min().unwrap_or(0);
     let (there, touched) = (pods(world, set).count() as i64, touched(world, set));
-    if there < wanted - touched {
-        return Err(format!("{} is left with {there} Pods and wants {wanted}", name(set)));
-    }
-    Ok(())
+    (there < wanted - touched).then(|| format!("{} is left with {there} Pods and wants {wanted}", name(set)))
 }
 
-fn the_deleted_make_nothing(world: &World, logged: &Logged) -> Result<(), String> {
+fn the_deleted_make_nothing(world: &World, logged: &Logged) -> Option<String> {
     let makes = REPLICA_SETS.writes(logged) && (logged.creates() || logged.deletes());
-    if makes { REPLICA_SETS.the_deleted_write_nothing(world, logged) } else { Ok(()) }
+    if makes { REPLICA_SETS.the_deleted_write_nothing(world, logged) } else { None }
 }
 
-fn deletes_only_its_own(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.before().filter(|_| REPLICA_SETS.writes(logged) && logged.deletes()) else { return Ok(()) };
+fn deletes_only_its_own(world: &World, logged: &Logged) -> Option<String> {
+    let pod = logged.before().filter(|_| REPLICA_SETS.writes(logged) && logged.deletes())?;
     // The deletion names the version of the Pod that was judged: it is of this state and of no earlier one.
     let owner = REPLICA_SETS.owner(world, &pod);
-    if is_active(&pod) && owner.is_some_and(|set| selects(set, SELECTOR, &pod)) {
-        return Ok(());
-    }
-    Err(format!("Pod {} is deleted and is no ReplicaSet's", name(&pod)))
+    (!is_active(&pod) || owner.is_none_or(|set| !selects(set, SELECTOR, &pod)))
+        .then(|| format!("Pod {} is deleted and is no ReplicaSet's", name(&pod)))
 }
 
-fn other_pods_are_untouched(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.before().filter(|_| REPLICA_SETS.writes(logged)) else { return Ok(()) };
+fn other_pods_are_untouched(_: &World, logged: &Logged) -> Option<String> {
+    let pod = logged.before().filter(|_| REPLICA_SETS.writes(logged))?;
     let owner = controller(&pod);
     if owner.is_some_and(|owner| owner["kind"] != "ReplicaSet") {
-        return Err(format!("Pod {} is another controller's", name(&pod)));
+        return Some(format!("Pod {} is another controller's", name(&pod)));
     }
-    if !is_active(&pod) {
-        return Err(format!("Pod {} is over or going, and is written", name(&pod)));
-    }
-    Ok(())
+    (!is_active(&pod)).then(|| format!("Pod {} is over or going, and is written", name(&pod)))
 }
 
-fn pods_are_born_owned(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.after().filter(|_| REPLICA_SETS.writes(logged) && logged.creates()) else { return Ok(()) };
+fn pods_are_born_owned(world: &World, logged: &Logged) -> Option<String> {
+    let pod = logged.after().filter(|_| REPLICA_SETS.writes(logged) && logged.creates())?;
     let Some(set) = REPLICA_SETS.owner(world, &pod) else {
-        return Err(format!("Pod {} is created for no ReplicaSet", name(&pod)));
+        return Some(format!("Pod {} is created for no ReplicaSet", name(&pod)));
     };
     if !selects(set, SELECTOR, &pod) {
-        return Err(format!("Pod {} is created for {}, which does not select it", name(&pod), name(set)));
+        return Some(format!("Pod {} is created for {}, which does not select it", name(&pod), name(set)));
     }
     let wanted = labels(&set["spec"]["template"]);
-    if wanted != labels(&pod) {
-        return Err(format!("Pod {} has other labels than the template of {}", name(&pod), name(set)));
-    }
-    Ok(())
+    (wanted != labels(&pod)).then(|| format!("Pod {} has other labels than the template of {}", name(&pod), name(set)))
 }
 
-fn counts_make_sense(_: &World, logged: &Logged) -> Result<(), String> {
+fn counts_make_sense(_: &World, logged: &Logged) -> Option<String> {
     let falling: &[&[&str]] =
         &[&["replicas", "readyReplicas", "availableReplicas"], &["replicas", "fullyLabeledReplicas"]];
     REPLICA_SETS.statuses_make_sense(logged, &[], falling)
@@ -158,11 +139,11 @@ fn counts_make_sense(_: &World, logged: &Logged) -> Result<(), String> {
 ///
 /// Unready Pods that are kept are no more than there are still too many Pods: those were to be deleted as well, and the
 /// server has refused it.
-fn the_unready_go_first(world: &World, logged: &Logged) -> Result<(), String> {
+fn the_unready_go_first(world: &World, logged: &Logged) -> Option<String> {
     let syncing = |write: &&Logged| logged.at - write.at < Duration::from_secs(1);
     let at_status =
         logged.by(REPLICA_SETS.controller) && logged.resource() == REPLICA_SETS.owners && logged.through("status");
-    let Some(set) = logged.after().filter(|_| at_status) else { return Ok(()) };
+    let set = logged.after().filter(|_| at_status)?;
     let log = world.log();
     for write in log.iter().rev().take_while(syncing).filter(|write| REPLICA_SETS.writes(write) && write.deletes()) {
         let Some(gone) = write.before().filter(|pod| controller_uid(pod) == uid(&set) && is_ready(pod)) else {
@@ -177,43 +158,35 @@ fn the_unready_go_first(world: &World, logged: &Logged) -> Result<(), String> {
         let ready_before = world.recently(PODS, NAMESPACE, name(&gone)).all(|pod| is_ready(pod) || is_deleting(pod));
         let kept: Vec<_> = pods(world, &set).filter(unready).collect();
         if let Some(kept) = kept.first().filter(|_| ready_before && kept.len() as i64 > surplus) {
-            return Err(format!("ready Pod {} is deleted and unready Pod {} is kept", name(&gone), name(kept)));
+            return Some(format!("ready Pod {} is deleted and unready Pod {} is kept", name(&gone), name(kept)));
         }
     }
-    Ok(())
+    None
 }
 
-fn a_release_is_a_release(_: &World, logged: &Logged) -> Result<(), String> {
-    let (Some(before), Some(after), true) = (logged.before(), logged.after(), REPLICA_SETS.writes(logged)) else {
-        return Ok(());
-    };
-    if logged.deletes() {
-        return Ok(());
-    }
+fn a_release_is_a_release(_: &World, logged: &Logged) -> Option<String> {
+    let (before, after) = logged.change().filter(|_| REPLICA_SETS.writes(logged) && !logged.deletes())?;
     if without(&before, &["ownerReferences"]) != without(&after, &["ownerReferences"]) {
-        return Err(format!("more than the owner of Pod {} was changed", name(&after)));
+        return Some(format!("more than the owner of Pod {} was changed", name(&after)));
     }
     let others = |pod: &Value| -> Vec<Value> {
-        let all = pod["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-        all.into_iter().filter(|reference| reference["controller"] != json!(true)).collect()
+        owners(pod).filter(|reference| reference["controller"] != true).cloned().collect()
     };
-    if others(&before) != others(&after) {
-        return Err(format!("an owner of Pod {} that is not its controller was changed", name(&after)));
-    }
-    Ok(())
+    (others(&before) != others(&after))
+        .then(|| format!("an owner of Pod {} that is not its controller was changed", name(&after)))
 }
 
 /// A set that is left alone has the Pods it wants, no others, and says so.
-fn sets_get_there(world: &World) -> Result<(), String> {
+fn sets_get_there(world: &World) -> Option<String> {
     for set in world.list(REPLICA_SETS.owners).filter(|set| !is_deleting(set)) {
         let (who, wanted) = (name(set), number(set, "/spec/replicas"));
-        let wrong = |what: String| Err(format!("ReplicaSet {who}: {what}"));
+        let wrong = |what: String| Some(format!("ReplicaSet {who}: {what}"));
         let there = pods(world, set).count() as i64;
         if there != wanted {
             return wrong(format!("it has {there} Pods and wants {wanted}"));
         }
         for pod in world.list(PODS) {
-            if controller_uid(pod) == uid(set) && !is_over(pod) && !selects(set, SELECTOR, pod) {
+            if controller_uid(pod) == uid(set) && !has_finished(pod) && !selects(set, SELECTOR, pod) {
                 return wrong(format!("Pod {} is not released", name(pod)));
             }
             if controller(pod).is_none() && is_active(pod) && selects(set, SELECTOR, pod) {
@@ -221,10 +194,12 @@ fn sets_get_there(world: &World) -> Result<(), String> {
             }
         }
         let ready = pods(world, set).filter(|pod| is_ready(pod)).count() as i64;
-        says(set, &[("replicas", there), ("readyReplicas", ready), ("availableReplicas", ready)])?;
+        if let Some(wrong) = says(set, &[("replicas", there), ("readyReplicas", ready), ("availableReplicas", ready)]) {
+            return Some(wrong);
+        }
         if !condition(set, "ReplicaFailure", "status").is_empty() {
             return wrong("it still tells of a failure".to_owned());
         }
     }
-    Ok(())
+    None
 }

@@ -106,92 +106,78 @@ impl Kind {
     }
 
     /// A dependent gets a controller only from an owner that is not being deleted and that selects it.
-    pub(super) fn only_the_living_adopt(&self, world: &World, logged: &Logged) -> Result<(), String> {
-        let (Some(before), Some(after), true) = (logged.before(), logged.after(), self.writes_any(logged)) else {
-            return Ok(());
-        };
-        if controller(&before).is_some() || controller(&after).is_none() {
-            return Ok(());
-        }
+    pub(super) fn only_the_living_adopt(&self, world: &World, logged: &Logged) -> Option<String> {
+        let (before, after) = logged.change().filter(|_| self.writes_any(logged))?;
+        controller(&after).filter(|_| controller(&before).is_none())?;
         let Some(owner) = self.owner(world, &after) else {
-            return Err(format!("{} is adopted by a set that never was", name(&after)));
+            return Some(format!("{} is adopted by a set that never was", name(&after)));
         };
         let states = world.within(self.owners, text(owner, "/metadata/namespace"), name(owner), RECHECKED);
         if !states.iter().flatten().any(|state| uid(state) == uid(owner) && !is_deleting(state)) {
-            return Err(format!("{} is adopted by {}, which is gone or being deleted", name(&after), name(owner)));
+            return Some(format!("{} is adopted by {}, which is gone or being deleted", name(&after), name(owner)));
         }
-        if self.selector.is_some_and(|selector| !selects(owner, selector, &before)) {
-            return Err(format!("{} is adopted by {}, which does not select it", name(&after), name(owner)));
-        }
-        Ok(())
+        self.selector
+            .is_some_and(|selector| !selects(owner, selector, &before))
+            .then(|| format!("{} is adopted by {}, which does not select it", name(&after), name(owner)))
     }
 
     /// Nothing is written for an owner that is being deleted. The caller chooses the writes.
-    pub(super) fn the_deleted_write_nothing(&self, world: &World, logged: &Logged) -> Result<(), String> {
-        let Some(object) = logged.after().or_else(|| logged.before()) else { return Ok(()) };
+    pub(super) fn the_deleted_write_nothing(&self, world: &World, logged: &Logged) -> Option<String> {
+        let object = logged.after().or_else(|| logged.before())?;
         let owner = if logged.by(self.controller) && logged.resource() == self.owners {
             world.by_uid(self.owners, uid(&object))
         } else {
             self.owner(world, &object).filter(|_| self.writes_any(logged))
         };
-        match owner.filter(|owner| self.recent(world, owner).all(|state| is_deleting(state))) {
-            Some(owner) => Err(format!("{} is being deleted, and {} is written for it", name(owner), name(&object))),
-            None => Ok(()),
-        }
+        owner
+            .filter(|owner| self.recent(world, owner).all(|state| is_deleting(state)))
+            .map(|owner| format!("{} is being deleted, and {} is written for it", name(owner), name(&object)))
     }
 
     /// Dependents of other controllers are not written, and those without a controller not deleted.
-    pub(super) fn others_stay(&self, world: &World, logged: &Logged) -> Result<(), String> {
-        let Some(before) = logged.before().filter(|_| self.writes_any(logged)) else { return Ok(()) };
+    pub(super) fn others_stay(&self, world: &World, logged: &Logged) -> Option<String> {
+        let before = logged.before().filter(|_| self.writes_any(logged))?;
         match controller(&before) {
-            None if logged.deletes() => Err(format!("{} is deleted and has no controller", name(&before))),
+            None if logged.deletes() => Some(format!("{} is deleted and has no controller", name(&before))),
             Some(_) if self.owner(world, &before).is_none() => {
-                Err(format!("{} is another controller's", name(&before)))
+                Some(format!("{} is another controller's", name(&before)))
             }
-            _ => Ok(()),
+            _ => None,
         }
     }
 
     /// Numbers of a status that never fall, numbers that are not greater than the one before them, and no generation that is yet to
     /// come.
-    pub(super) fn statuses_make_sense(
-        &self,
-        logged: &Logged,
-        growing: &[&str],
-        falling: &[&[&str]],
-    ) -> Result<(), String> {
-        let Some((before, after)) = self.status(logged) else { return Ok(()) };
+    pub(super) fn statuses_make_sense(&self, logged: &Logged, growing: &[&str], falling: &[&[&str]]) -> Option<String> {
+        let (before, after) = self.status(logged)?;
         let field = |object: &Value, field: &str| number(object, &format!("/status/{field}"));
         for growing in growing {
             let (was, is) = (field(&before, growing), field(&after, growing));
             if is < was {
-                return Err(format!("{growing} of {} goes from {was} to {is}", name(&after)));
+                return Some(format!("{growing} of {} goes from {was} to {is}", name(&after)));
             }
         }
         let is_observed = field(&after, "observedGeneration") <= number(&after, "/metadata/generation");
         let is_falling = |fields: &&[&str]| {
             fields.windows(2).all(|pair| (0..=field(&after, pair[0])).contains(&field(&after, pair[1])))
         };
-        if !is_observed || !falling.iter().all(is_falling) {
-            return Err(format!("{} says {}", name(&after), after["status"]));
-        }
-        Ok(())
+        (!is_observed || !falling.iter().all(is_falling)).then(|| format!("{} says {}", name(&after), after["status"]))
     }
 }
 
 /// The newest generation of an object is observed, and its status has these numbers.
-pub(super) fn says(object: &Value, numbers: &[(&str, i64)]) -> Result<(), String> {
+pub(super) fn says(object: &Value, numbers: &[(&str, i64)]) -> Option<String> {
     if number(object, "/status/observedGeneration") != number(object, "/metadata/generation") {
-        return Err(format!("{} {}: its newest generation is not observed", text(object, "/kind"), name(object)));
+        return Some(format!("{} {}: its newest generation is not observed", text(object, "/kind"), name(object)));
     }
     for (field, is) in numbers {
         let says = number(object, &format!("/status/{field}"));
         if says != *is {
             let kind = text(object, "/kind");
-            return Err(format!("{kind} {}: status.{field} is {says} and should be {is}", name(object)));
+            return Some(format!("{kind} {}: status.{field} is {says} and should be {is}", name(object)));
         }
     }
-    Ok(())
+    None
 }
 
 /// An object without the versions of its metadata and without these fields of it.

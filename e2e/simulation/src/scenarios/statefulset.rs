@@ -3,16 +3,13 @@
 use std::time::Duration;
 
 use common::settings::TunableValue;
-use serde_json::json;
 
 use super::{
-    replicaset::pod_interferences,
+    interferences::{self, at_once, delete_pod, fail_pod, relabel_pod, replace_set, take_pod},
     statefulset_invariants::{INVARIANTS, LIMITED, ONE_BY_ONE, PROMISES},
 };
 use crate::{
-    json::number,
-    scenario::{Interference, Suite, Target, What},
-    stage::NAMESPACE,
+    scenario::{Deeds, Interference, Suite},
     world::World,
 };
 
@@ -41,46 +38,27 @@ pub(super) const MAX_UNAVAILABLE: Suite = Suite {
 
 pub(super) const INTERFERENCES: &[Interference] = &[
     Interference { name: "scale", act: scale },
-    Interference { name: "delete-pod", act: pod_interferences::delete },
-    Interference { name: "relabel-pod", act: pod_interferences::relabel },
-    Interference { name: "take-pod", act: pod_interferences::take },
-    Interference { name: "fail-pod", act: fail },
+    Interference { name: "delete-pod", act: delete_pod },
+    Interference { name: "relabel-pod", act: relabel_pod },
+    Interference { name: "take-pod", act: take_pod },
+    Interference { name: "fail-pod", act: fail_pod },
     Interference { name: "replace", act: replace },
 ];
 
 pub(super) const STATEFUL_SETS: &str = "statefulsets.apps";
-const REVISIONS: &str = "controllerrevisions.apps";
 pub(super) const CLAIMS: &str = "persistentvolumeclaims";
-const PODS: &str = "pods";
 const WEB: &str = "web";
 
-fn scaled(replicas: i64) -> What {
-    What::merge(STATEFUL_SETS, WEB, json!({"spec": {"replicas": replicas}}))
+pub(super) fn scale(world: &World, luck: u64) -> Deeds {
+    interferences::scale(world, luck, (STATEFUL_SETS, WEB), "replicas", 6)
 }
 
-fn failed(pod: &str) -> What {
-    What::MergeStatus(Target::new(PODS, pod), json!({"status": {"phase": "Failed", "reason": "Evicted"}}))
-}
-
-pub(super) fn scale(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some(set) = world.get(STATEFUL_SETS, NAMESPACE, WEB) else { return Vec::new() };
-    let (size, other) = (number(set, "/spec/replicas"), i64::try_from(luck % 6).unwrap_or(0));
-    vec![(Duration::ZERO, scaled(other)), (Duration::from_secs(luck % 20), scaled(size))]
-}
-
-fn fail(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    pod_interferences::one(world, luck).map(|pod| (Duration::ZERO, failed(&pod))).into_iter().collect()
-}
-
-/// A set is replaced by another one of its name; its Pods and revisions are deleted with it. A Pod that the controller created
-/// for the old set meanwhile would keep its name from the new one until it is collected: a minute later all Pods are deleted
-/// once more.
-fn replace(world: &World, _luck: u64) -> Vec<(Duration, What)> {
-    let Some(old) = world.get(STATEFUL_SETS, NAMESPACE, WEB) else { return Vec::new() };
-    let again = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": WEB}, "spec": old["spec"]});
-    let delete = What::delete(STATEFUL_SETS, WEB);
-    let revisions = What::delete_all(REVISIONS, "app", WEB);
-    let pods = What::delete_all(PODS, "app", WEB);
-    let at_once = [delete, revisions, What::Create(again), pods.clone()];
-    at_once.into_iter().map(|what| (Duration::ZERO, what)).chain([(Duration::from_secs(60), pods)]).collect()
+/// A Pod that the controller created for the old set meanwhile would keep its name from the new one until it is collected: a
+/// minute later all Pods are deleted once more.
+fn replace(world: &World, _: u64) -> Deeds {
+    let deeds = replace_set(world, STATEFUL_SETS, WEB)?;
+    let pods = deeds[3].clone();
+    let mut deeds = at_once(deeds)?;
+    deeds.push((Duration::from_secs(60), pods));
+    Some(deeds)
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     gc_invariants,
-    replicaset::pod_interferences,
+    interferences::delete_pod,
     statefulset::{CLAIMS, STATEFUL_SETS, scale},
     statefulset_invariants::{self, ONE_BY_ONE, claim_names},
 };
@@ -28,10 +28,7 @@ pub(super) const SUITE: Suite = Suite {
     text: super::statefulset::SUITE.text,
     invariants: &[statefulset_invariants::INVARIANTS, ONE_BY_ONE, gc_invariants::INVARIANTS],
     promises: &[statefulset_invariants::PROMISES, PROMISES, gc_invariants::PROMISES],
-    interferences: &[
-        Interference { name: "scale", act: scale },
-        Interference { name: "delete-pod", act: pod_interferences::delete },
-    ],
+    interferences: &[Interference { name: "scale", act: scale }, Interference { name: "delete-pod", act: delete_pod }],
 };
 
 const PROMISES: &[Promise] = &[Promise {
@@ -46,7 +43,7 @@ const RETRIES: Duration = Duration::from_mins(3);
 
 /// The claims of a set that is gone are gone if its policy said so when it was deleted, and are there otherwise. A policy that
 /// the controller had no time to follow is not asked for, nor claims that users delete or that Pods take along.
-fn claims_follow_their_set(world: &World) -> Result<(), String> {
+fn claims_follow_their_set(world: &World) -> Option<String> {
     let log = || world.log().iter();
     for deletion in log().filter(|logged| logged.resource() == STATEFUL_SETS && logged.deletes()) {
         let Some(set) = deletion.before().filter(|set| !is_deleting(set)) else { continue };
@@ -80,9 +77,9 @@ fn claims_follow_their_set(world: &World) -> Result<(), String> {
                 now.is_some_and(|now| crate::json::uid(now) == crate::json::uid(&before) && !is_deleting(now));
             if is_there == goes {
                 let verb = if goes { "is left" } else { "is gone" };
-                return Err(format!("claim {claim} {verb} after StatefulSet {} was deleted", name(&set)));
+                return Some(format!("claim {claim} {verb} after StatefulSet {} was deleted", name(&set)));
             }
         }
     }
-    Ok(())
+    None
 }

@@ -10,11 +10,13 @@ use common::intstr::{IntOrString, Rounding};
 use serde_json::{Value, json};
 
 use super::{
-    availability::{is_ready, was_available},
+    availability::was_available,
     rules::{STATEFUL_SETS, says, without},
 };
 use crate::{
-    json::{at, controller_uid, is_deleting, labels, name, number, owners, selects, text, uid},
+    json::{
+        at, controller_uid, has_finished, is_deleting, is_ready, items, label, name, number, owners, selects, text, uid,
+    },
     scenario::{Invariant, Promise},
     stage::NAMESPACE,
     world::{Logged, World},
@@ -86,10 +88,6 @@ pub(super) const PROMISES: &[Promise] = &[Promise {
     check: stateful_sets_get_there,
 }];
 
-fn is_finished(pod: &Value) -> bool {
-    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
-}
-
 fn serves(pod: &Value) -> bool {
     is_ready(pod) && !is_deleting(pod)
 }
@@ -109,7 +107,6 @@ fn wants(set: &Value, ordinal: i64) -> bool {
     (first..end).contains(&ordinal)
 }
 
-/// The ordinal in the name of a Pod of that set.
 fn ordinal(set: &Value, pod: &str) -> Option<i64> {
     let digits = pod.strip_prefix(name(set))?.strip_prefix('-')?;
     let ordinal: i64 = digits.parse().ok()?;
@@ -121,7 +118,7 @@ fn pod_name(set: &Value, ordinal: i64) -> String {
 }
 
 pub(super) fn claim_names(set: &Value, ordinal: i64) -> impl Iterator<Item = String> {
-    let templates = at(set, "/spec/volumeClaimTemplates").and_then(Value::as_array).into_iter().flatten();
+    let templates = items(set, "/spec/volumeClaimTemplates").iter();
     templates.map(move |template| format!("{}-{}-{ordinal}", name(template), name(set)))
 }
 
@@ -133,13 +130,9 @@ fn ordinal_was_available(world: &World, set: &Value, ordinal: i64) -> bool {
     was_available(world, set, &pod_name(set, ordinal))
 }
 
-fn revision(pod: &Value) -> &str {
-    labels(pod).get(REVISION_LABEL).copied().unwrap_or_default()
-}
-
 /// Whether a Pod was made from the template that a set has in that state.
 fn is_updated(world: &World, set: &Value, pod: &Value) -> bool {
-    let Some(revision) = world.get(REVISIONS, NAMESPACE, revision(pod)) else { return false };
+    let Some(revision) = world.get(REVISIONS, NAMESPACE, label(pod, REVISION_LABEL)) else { return false };
     let mut template = revision["data"]["spec"]["template"].clone();
     if let Some(members) = template.as_object_mut() {
         members.remove("$patch");
@@ -163,40 +156,36 @@ fn deleted<'a>(world: &'a World, logged: &Logged) -> Option<(Arc<Value>, &'a Arc
 fn updated<'a>(world: &'a World, logged: &Logged) -> Option<(Arc<Value>, &'a Arc<Value>, i64)> {
     let (pod, set, ordinal) = deleted(world, logged)?;
     let in_range = STATEFUL_SETS.recent(world, set).all(|set| wants(set, ordinal));
-    (in_range && !is_finished(&pod)).then_some((pod, set, ordinal))
+    (in_range && !has_finished(&pod)).then_some((pod, set, ordinal))
 }
 
-fn creates_what_is_wanted(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.after().filter(|_| STATEFUL_SETS.writes(logged) && logged.creates()) else { return Ok(()) };
+fn creates_what_is_wanted(world: &World, logged: &Logged) -> Option<String> {
+    let pod = logged.after().filter(|_| STATEFUL_SETS.writes(logged) && logged.creates())?;
     let Some((pod, set, ordinal)) = created(world, logged) else {
-        return Err(format!("Pod {} is created for no StatefulSet", name(&pod)));
+        return Some(format!("Pod {} is created for no StatefulSet", name(&pod)));
     };
     if !STATEFUL_SETS.recent(world, set).any(|set| wants(set, ordinal)) {
-        return Err(format!("Pod {} is created and out of range", name(&pod)));
+        return Some(format!("Pod {} is created and out of range", name(&pod)));
     }
-    let claims = at(&pod, "/spec/volumes").and_then(Value::as_array).into_iter().flatten();
+    let claims = items(&pod, "/spec/volumes").iter();
     let mounted: Vec<&str> = claims.map(|volume| text(volume, "/persistentVolumeClaim/claimName")).collect();
-    if let Some(claim) = claim_names(set, ordinal).find(|claim| !mounted.contains(&claim.as_str())) {
-        return Err(format!("Pod {} is created without claim {claim}", name(&pod)));
-    }
-    Ok(())
+    let missing = claim_names(set, ordinal).find(|claim| !mounted.contains(&claim.as_str()))?;
+    Some(format!("Pod {} is created without claim {missing}", name(&pod)))
 }
 
-fn ordinals_come_in_order(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, set, ordinal)) = created(world, logged).filter(|(_, set, _)| is_ordered(set)) else { return Ok(()) };
+fn ordinals_come_in_order(world: &World, logged: &Logged) -> Option<String> {
+    let (pod, set, ordinal) = created(world, logged).filter(|(_, set, _)| is_ordered(set))?;
     let ready = |set: &Value| {
         (range(set).0..ordinal).all(|lower| {
-            ordinal_was_available(world, set, lower) && pod_was(world, set, lower, |pod| !is_finished(pod))
+            ordinal_was_available(world, set, lower) && pod_was(world, set, lower, |pod| !has_finished(pod))
         })
     };
-    if !STATEFUL_SETS.recent(world, set).any(|set| wants(set, ordinal) && ready(set)) {
-        return Err(format!("Pod {} is created before the ones below it serve", name(&pod)));
-    }
-    Ok(())
+    (!STATEFUL_SETS.recent(world, set).any(|set| wants(set, ordinal) && ready(set)))
+        .then(|| format!("Pod {} is created before the ones below it serve", name(&pod)))
 }
 
-fn surplus_goes_from_the_highest(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, set, ordinal)) = deleted(world, logged) else { return Ok(()) };
+fn surplus_goes_from_the_highest(world: &World, logged: &Logged) -> Option<String> {
+    let (pod, set, ordinal) = deleted(world, logged)?;
     let allowed = |set: &Arc<Value>| {
         if wants(set, ordinal) {
             // Another invariant asks for the reason.
@@ -212,41 +201,35 @@ fn surplus_goes_from_the_highest(world: &World, logged: &Logged) -> Result<(), S
         });
         !is_ordered(set) || ((first..end).all(|wanted| ordinal_was_available(world, set, wanted)) && above.count() == 0)
     };
-    if !STATEFUL_SETS.recent(world, set).any(allowed) {
-        return Err(format!("Pod {} is deleted before it is its turn", name(&pod)));
-    }
-    Ok(())
+    (!STATEFUL_SETS.recent(world, set).any(allowed))
+        .then(|| format!("Pod {} is deleted before it is its turn", name(&pod)))
 }
 
-fn only_the_outdated_are_updated(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, set, ordinal)) = updated(world, logged) else { return Ok(()) };
+fn only_the_outdated_are_updated(world: &World, logged: &Logged) -> Option<String> {
+    let (pod, set, ordinal) = updated(world, logged)?;
     let allowed = |set: &Arc<Value>| {
         let partition = number(set, "/spec/updateStrategy/rollingUpdate/partition");
         text(set, "/spec/updateStrategy/type") == "RollingUpdate"
             && ordinal >= range(set).0 + partition
             && !is_updated(world, set, &pod)
     };
-    if !STATEFUL_SETS.recent(world, set).any(allowed) {
-        return Err(format!("Pod {} is deleted, and nothing asks for that", name(&pod)));
-    }
-    Ok(())
+    (!STATEFUL_SETS.recent(world, set).any(allowed))
+        .then(|| format!("Pod {} is deleted, and nothing asks for that", name(&pod)))
 }
 
-fn updates_go_one_by_one(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, set, ordinal)) = updated(world, logged) else { return Ok(()) };
+fn updates_go_one_by_one(world: &World, logged: &Logged) -> Option<String> {
+    let (pod, set, ordinal) = updated(world, logged)?;
     let allowed = |set: &Arc<Value>| {
         let (first, end) = range(set);
         let lowest = if is_ordered(set) { first } else { ordinal + 1 };
         (lowest..end).filter(|other| *other != ordinal).all(|other| ordinal_was_available(world, set, other))
     };
-    if !STATEFUL_SETS.recent(world, set).any(allowed) {
-        return Err(format!("Pod {} is updated while another one is unavailable", name(&pod)));
-    }
-    Ok(())
+    (!STATEFUL_SETS.recent(world, set).any(allowed))
+        .then(|| format!("Pod {} is updated while another one is unavailable", name(&pod)))
 }
 
-fn updates_keep_to_their_limit(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, set, ordinal)) = updated(world, logged).filter(|(pod, ..)| serves(pod)) else { return Ok(()) };
+fn updates_keep_to_their_limit(world: &World, logged: &Logged) -> Option<String> {
+    let (pod, set, ordinal) = updated(world, logged).filter(|(pod, ..)| serves(pod))?;
     let allowed = |set: &Arc<Value>| {
         let (first, end) = range(set);
         let given = at(set, "/spec/updateStrategy/rollingUpdate/maxUnavailable").cloned().unwrap_or(json!(1));
@@ -257,89 +240,76 @@ fn updates_keep_to_their_limit(world: &World, logged: &Logged) -> Result<(), Str
         let unavailable = others.filter(|other| !ordinal_was_available(world, set, *other)).count() as i64;
         unavailable < i64::from(limit)
     };
-    if !STATEFUL_SETS.recent(world, set).any(allowed) {
-        return Err(format!("Pod {} serves and is updated beyond the limit", name(&pod)));
-    }
-    Ok(())
+    (!STATEFUL_SETS.recent(world, set).any(allowed))
+        .then(|| format!("Pod {} serves and is updated beyond the limit", name(&pod)))
 }
 
-fn used_revisions_stay(world: &World, logged: &Logged) -> Result<(), String> {
-    let ours = logged.by(CONTROLLER) && logged.resource() == REVISIONS && logged.deletes();
-    let Some(gone) = logged.before().filter(|_| ours) else { return Ok(()) };
+fn used_revisions_stay(world: &World, logged: &Logged) -> Option<String> {
+    let gone = logged.deleted(CONTROLLER, REVISIONS)?;
     let Some(set) = STATEFUL_SETS.owner(world, &gone) else {
-        return Err(format!("revision {} is deleted and is no StatefulSet's", name(&gone)));
+        return Some(format!("revision {} is deleted and is no StatefulSet's", name(&gone)));
     };
     let who = name(&gone);
     let always_names = |pod: &&Arc<Value>| {
         let states = world.recent(PODS, NAMESPACE, name(pod));
-        states.iter().all(|state| state.is_some_and(|s| revision(s) == who && controller_uid(s) == uid(set)))
+        states
+            .iter()
+            .all(|state| state.is_some_and(|s| label(s, REVISION_LABEL) == who && controller_uid(s) == uid(set)))
     };
     if let Some(pod) = STATEFUL_SETS.dependents_of(world, set).find(always_names) {
-        return Err(format!("revision {who} is deleted, and Pod {} has it", name(pod)));
+        return Some(format!("revision {who} is deleted, and Pod {} has it", name(pod)));
     }
     for field in ["/status/currentRevision", "/status/updateRevision"] {
         if STATEFUL_SETS.recent(world, set).all(|set| text(set, field) == who) {
-            return Err(format!("revision {who} is deleted, and {field} names it"));
+            return Some(format!("revision {who} is deleted, and {field} names it"));
         }
     }
-    Ok(())
+    None
 }
 
-fn deleted_sets_write_nothing(world: &World, logged: &Logged) -> Result<(), String> {
+fn deleted_sets_write_nothing(world: &World, logged: &Logged) -> Option<String> {
     let makes = logged.resource() != STATEFUL_SETS.owners
         && (logged.creates() || (logged.deletes() && logged.resource() == PODS));
-    if makes { STATEFUL_SETS.the_deleted_write_nothing(world, logged) } else { Ok(()) }
+    if makes { STATEFUL_SETS.the_deleted_write_nothing(world, logged) } else { None }
 }
 
-fn claims_only_get_owners(_: &World, logged: &Logged) -> Result<(), String> {
-    if !logged.by(CONTROLLER) || logged.resource() != CLAIMS {
-        return Ok(());
+fn claims_only_get_owners(_: &World, logged: &Logged) -> Option<String> {
+    if logged.deleted(CONTROLLER, CLAIMS).is_some() {
+        return Some(format!("claim {} is deleted", logged.write.name));
     }
-    if logged.deletes() {
-        return Err(format!("claim {} is deleted", logged.write.name));
-    }
-    let (Some(before), Some(after)) = (logged.before(), logged.after()) else { return Ok(()) };
+    let (before, after) = logged.changed(CONTROLLER, CLAIMS)?;
     if without(&before, &["ownerReferences"]) != without(&after, &["ownerReferences"]) {
-        return Err(format!("more than the owners of claim {} was changed", name(&after)));
+        return Some(format!("more than the owners of claim {} was changed", name(&after)));
     }
     let foreign = |claim: &Value| -> Vec<Value> {
         owners(claim).filter(|o| !matches!(text(o, "/kind"), "StatefulSet" | "Pod")).cloned().collect()
     };
-    if foreign(&before) != foreign(&after) {
-        return Err(format!("an owner of claim {} that is neither set nor Pod was changed", name(&after)));
-    }
-    Ok(())
+    (foreign(&before) != foreign(&after))
+        .then(|| format!("an owner of claim {} that is neither set nor Pod was changed", name(&after)))
 }
 
-fn claims_know_first(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((pod, set, ordinal)) = deleted(world, logged) else { return Ok(()) };
+fn claims_know_first(world: &World, logged: &Logged) -> Option<String> {
+    let (pod, set, ordinal) = deleted(world, logged)?;
     let goes_with_pod = |set: &Arc<Value>| {
         !wants(set, ordinal) && text(set, "/spec/persistentVolumeClaimRetentionPolicy/whenScaled") == "Delete"
     };
     if !STATEFUL_SETS.recent(world, set).all(goes_with_pod) {
-        return Ok(());
+        return None;
     }
-    for claim in claim_names(set, ordinal) {
-        let ready = |claim: Option<&Arc<Value>>| {
-            claim.is_none_or(|claim| {
-                let of_earlier = |owner: &Value| {
-                    let same = |object: &Value, kind: &str| {
-                        text(owner, "/kind") == kind && text(owner, "/name") == name(object)
-                    };
-                    (same(&pod, "Pod") && text(owner, "/uid") != uid(&pod))
-                        || (same(set, "StatefulSet") && text(owner, "/uid") != uid(set))
-                };
-                owners(claim).any(|owner| text(owner, "/uid") == uid(&pod) || of_earlier(owner))
-            })
+    // The Pod, or an earlier owner of that name.
+    let leads = |owner: &Value| {
+        let is_earlier = |kind: &str, object: &Value| {
+            text(owner, "/kind") == kind && text(owner, "/name") == name(object) && text(owner, "/uid") != uid(object)
         };
-        if !world.recent(CLAIMS, NAMESPACE, &claim).into_iter().any(ready) {
-            return Err(format!("Pod {} is deleted, and claim {claim} does not belong to it", name(&pod)));
-        }
-    }
-    Ok(())
+        text(owner, "/uid") == uid(&pod) || is_earlier("Pod", &pod) || is_earlier("StatefulSet", set)
+    };
+    let is_ready = |claim: Option<&Arc<Value>>| claim.is_none_or(|claim| owners(claim).any(leads));
+    let mut claims = claim_names(set, ordinal);
+    let claim = claims.find(|claim| !world.recent(CLAIMS, NAMESPACE, claim).into_iter().any(is_ready))?;
+    Some(format!("Pod {} is deleted, and claim {claim} does not belong to it", name(&pod)))
 }
 
-fn statuses_make_sense(_: &World, logged: &Logged) -> Result<(), String> {
+fn statuses_make_sense(_: &World, logged: &Logged) -> Option<String> {
     let falling: &[&[&str]] = &[
         &["replicas", "readyReplicas", "availableReplicas"],
         &["replicas", "currentReplicas"],
@@ -348,22 +318,22 @@ fn statuses_make_sense(_: &World, logged: &Logged) -> Result<(), String> {
     STATEFUL_SETS.statuses_make_sense(logged, &["observedGeneration", "collisionCount"], falling)
 }
 
-fn pods_of_others_stay(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(pod) = logged.before().filter(|_| STATEFUL_SETS.writes(logged)) else { return Ok(()) };
-    STATEFUL_SETS.others_stay(world, logged)?;
+fn pods_of_others_stay(world: &World, logged: &Logged) -> Option<String> {
+    let pod = logged.before().filter(|_| STATEFUL_SETS.writes(logged))?;
     let set = STATEFUL_SETS.owner(world, &pod).filter(|_| logged.deletes());
-    if set.is_some_and(|set| ordinal(set, name(&pod)).is_none()) {
-        return Err(format!("Pod {} is another controller's", name(&pod)));
-    }
-    Ok(())
+    let is_another = set.is_some_and(|set| ordinal(set, name(&pod)).is_none());
+    let others = STATEFUL_SETS.others_stay(world, logged);
+    others.or_else(|| is_another.then(|| format!("Pod {} is another controller's", name(&pod))))
 }
 
 /// A set that is left alone has exactly the Pods of its range, and its status says so. Of a set that waits for a Pod that never
 /// becomes ready, only that much is asked.
-fn stateful_sets_get_there(world: &World) -> Result<(), String> {
+fn stateful_sets_get_there(world: &World) -> Option<String> {
     for set in world.list(STATEFUL_SETS.owners).filter(|set| !is_deleting(set)) {
-        let wrong = |what: String| Err(format!("StatefulSet {}: {what}", name(set)));
-        says(set, &[])?;
+        let wrong = |what: String| Some(format!("StatefulSet {}: {what}", name(set)));
+        if let Some(wrong) = says(set, &[]) {
+            return Some(wrong);
+        }
         let there: Vec<i64> =
             STATEFUL_SETS.dependents_of(world, set).filter_map(|pod| ordinal(set, name(pod))).collect();
         let (first, end) = range(set);
@@ -387,7 +357,7 @@ fn stateful_sets_get_there(world: &World) -> Result<(), String> {
             if !selects(set, SELECTOR, pod) {
                 return wrong(format!("Pod {} is not released", name(pod)));
             }
-            if is_finished(pod) && !is_deleting(pod) {
+            if has_finished(pod) && !is_deleting(pod) {
                 return wrong(format!("Pod {} has finished and is not replaced", name(pod)));
             }
         }
@@ -398,15 +368,21 @@ fn stateful_sets_get_there(world: &World) -> Result<(), String> {
             ("replicas", there.len() as i64),
             ("readyReplicas", count(&is_ready)),
             ("availableReplicas", count(&is_ready)),
-            ("updatedReplicas", count(&|pod| revision(pod) == text(set, "/status/updateRevision"))),
+            ("updatedReplicas", count(&|pod| label(pod, REVISION_LABEL) == text(set, "/status/updateRevision"))),
         ];
-        says(set, &counts)?;
+        if let Some(wrong) = says(set, &counts) {
+            return Some(wrong);
+        }
         if !blocked {
-            updates_are_done(world, set)?;
-            claims_follow_the_policy(world, set)?;
+            if let Some(wrong) = updates_are_done(world, set) {
+                return Some(wrong);
+            }
+            if let Some(wrong) = claims_follow_the_policy(world, set) {
+                return Some(wrong);
+            }
         }
     }
-    Ok(())
+    None
 }
 
 fn is_owned_by_a_pod_that_is_gone(world: &World, claim: &Value) -> bool {
@@ -426,9 +402,9 @@ fn a_user_deleted_it_under_its_pod(world: &World, set: &Value, of: i64, claim: &
     }
 }
 
-fn updates_are_done(world: &World, set: &Value) -> Result<(), String> {
+fn updates_are_done(world: &World, set: &Value) -> Option<String> {
     if text(set, "/spec/updateStrategy/type") == "OnDelete" {
-        return Ok(());
+        return None;
     }
     let lowest = range(set).0 + number(set, "/spec/updateStrategy/rollingUpdate/partition");
     for pod in STATEFUL_SETS
@@ -436,19 +412,17 @@ fn updates_are_done(world: &World, set: &Value) -> Result<(), String> {
         .filter(|pod| ordinal(set, name(pod)).is_some_and(|ordinal| ordinal >= lowest))
     {
         if !is_updated(world, set, pod) {
-            return Err(format!("StatefulSet {}: Pod {} is not updated", name(set), name(pod)));
+            return Some(format!("StatefulSet {}: Pod {} is not updated", name(set), name(pod)));
         }
     }
     let (current, update) = (text(set, "/status/currentRevision"), text(set, "/status/updateRevision"));
-    if lowest == range(set).0 && current != update {
-        return Err(format!("StatefulSet {}: the rollout to {update} is not complete: {current}", name(set)));
-    }
-    Ok(())
+    (lowest == range(set).0 && current != update)
+        .then(|| format!("StatefulSet {}: the rollout to {update} is not complete: {current}", name(set)))
 }
 
 /// The claims of Pods in range exist, and the set owns them if it is to take them with it. A claim that an earlier set of that
 /// name owned is left to the garbage collector.
-fn claims_follow_the_policy(world: &World, set: &Value) -> Result<(), String> {
+fn claims_follow_the_policy(world: &World, set: &Value) -> Option<String> {
     let owned = text(set, "/spec/persistentVolumeClaimRetentionPolicy/whenDeleted") == "Delete";
     for ordinal in STATEFUL_SETS.dependents_of(world, set).filter_map(|pod| ordinal(set, name(pod))) {
         for name in claim_names(set, ordinal) {
@@ -456,7 +430,7 @@ fn claims_follow_the_policy(world: &World, set: &Value) -> Result<(), String> {
                 if a_user_deleted_it_under_its_pod(world, set, ordinal, &name) {
                     continue;
                 }
-                return Err(format!("claim {name} is missing"));
+                return Some(format!("claim {name} is missing"));
             };
             let named = |owner: &Value| text(owner, "/kind") == "StatefulSet" || text(owner, "/kind") == "Pod";
             let earlier = |owner: &Value| {
@@ -471,9 +445,9 @@ fn claims_follow_the_policy(world: &World, set: &Value) -> Result<(), String> {
             }
             let has = owners(claim).any(|owner| text(owner, "/uid") == uid(set));
             if has != owned {
-                return Err(format!("claim {name} is owned by its set: {has}, and should be: {owned}"));
+                return Some(format!("claim {name} is owned by its set: {has}, and should be: {owned}"));
             }
         }
     }
-    Ok(())
+    None
 }

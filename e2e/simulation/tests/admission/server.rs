@@ -51,54 +51,29 @@ const fn refusal(name: &'static str, code: u16, reason: &'static str, message: &
     Refusal { name, code, reason, message, cause: None, retry_after: None }
 }
 
+const DENIED: &str = "admission webhook \"policy.example.com\" denied the request: {} breaks rule 7";
+const NO_WEBHOOK: &str =
+    "Internal error occurred: failed calling webhook \"policy.example.com\": context deadline exceeded";
+const EXCEEDED: &str = "{} is forbidden: exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3";
+const NO_CREATES: &str = "{} is forbidden: unable to create new content in namespace because it is being terminated";
+const LATER: &str = "the server has received too many requests and has asked us to try again later";
+
 /// A namespace that terminates refuses creates, and nothing else.
 pub(crate) static TERMINATING: Refusal = Refusal {
     cause: Some(("NamespaceTerminating", "metadata.namespace")),
-    ..refusal(
-        "terminating",
-        403,
-        "Forbidden",
-        "{} is forbidden: unable to create new content in namespace because it is being terminated",
-    )
+    ..refusal("terminating", 403, "Forbidden", NO_CREATES)
 };
 
 /// A server that is busy and says when to come back.
-pub(crate) static BUSY: Refusal = Refusal {
-    retry_after: Some(RETRY_AFTER),
-    ..refusal(
-        "busy",
-        429,
-        "TooManyRequests",
-        "the server has received too many requests and has asked us to try again later",
-    )
-};
+pub(crate) static BUSY: Refusal =
+    Refusal { retry_after: Some(RETRY_AFTER), ..refusal("busy", 429, "TooManyRequests", LATER) };
 
 /// Refusals that every write may meet.
 pub(crate) static REFUSALS: [Refusal; 10] = [
-    refusal(
-        "webhook-403",
-        403,
-        "Forbidden",
-        "admission webhook \"policy.example.com\" denied the request: {} breaks rule 7",
-    ),
-    refusal(
-        "webhook-400",
-        400,
-        "BadRequest",
-        "admission webhook \"policy.example.com\" denied the request: {} breaks rule 7",
-    ),
-    refusal(
-        "webhook-away",
-        500,
-        "InternalError",
-        "Internal error occurred: failed calling webhook \"policy.example.com\": context deadline exceeded",
-    ),
-    refusal(
-        "quota",
-        403,
-        "Forbidden",
-        "{} is forbidden: exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3",
-    ),
+    refusal("webhook-403", 403, "Forbidden", DENIED),
+    refusal("webhook-400", 400, "BadRequest", DENIED),
+    refusal("webhook-away", 500, "InternalError", NO_WEBHOOK),
+    refusal("quota", 403, "Forbidden", EXCEEDED),
     Refusal {
         cause: Some(("FieldValueInvalid", "spec.sandbox")),
         ..refusal("invalid", 422, "Invalid", "{} is invalid: spec.sandbox: Invalid value: \"x\": is not served here")

@@ -1,6 +1,6 @@
 //! Writes that a controller wants to make and that the server refuses for ever: the situations of `situations.txt`.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use common::{
     clock::Clock,
@@ -36,11 +36,8 @@ struct Situation {
     operation: Operation,
     resource: String,
     pace: Pace,
-    writes: u64,
-    on_conflict: u64,
-    events: u64,
-    others: u64,
-    reads: u64,
+    /// How often a sync writes, reads and tells: `writes`, `on-conflict`, `events`, `others`, `reads`.
+    numbers: BTreeMap<String, u64>,
     /// The lines that make the objects, and those that make the controller want the write.
     before: Vec<String>,
     then: Vec<String>,
@@ -57,36 +54,19 @@ impl Situation {
             "delete" => Operation::Delete,
             _ => panic!("no operation: {operation}"),
         };
-        let (name, resource) = (name.to_owned(), resource.to_owned());
-        let (before, then) = (Vec::new(), Vec::new());
-        let mut situation = Self {
-            name,
-            operation,
-            resource,
-            pace: USUAL,
-            writes: 1,
-            on_conflict: 1,
-            events: 1,
-            others: 0,
-            reads: 0,
-            before,
-            then,
-        };
+        let usual = [("writes", 1), ("on-conflict", 1), ("events", 1), ("others", 0), ("reads", 0)];
+        let mut numbers = BTreeMap::from(usual.map(|(word, number)| (word.to_owned(), number)));
+        let (mut before, mut then, mut pace) = (Vec::new(), Vec::new(), USUAL);
         for line in lines {
             let (word, rest) = line.split_once(' ').unwrap();
             match word {
-                "before" => situation.before.push(rest.to_owned()),
-                "then" => situation.then.push(rest.to_owned()),
-                "pace" => situation.pace = pace(rest),
-                "writes" => situation.writes = rest.parse().unwrap(),
-                "on-conflict" => situation.on_conflict = rest.parse().unwrap(),
-                "events" => situation.events = rest.parse().unwrap(),
-                "others" => situation.others = rest.parse().unwrap(),
-                "reads" => situation.reads = rest.parse().unwrap(),
-                _ => panic!("no line of a situation: {line}"),
+                "before" => before.push(rest.to_owned()),
+                "then" => then.push(rest.to_owned()),
+                "pace" => pace = self::pace(rest),
+                _ => *numbers.get_mut(word).unwrap_or_else(|| panic!("{line}")) = rest.parse().unwrap(),
             }
         }
-        situation
+        Self { name: name.to_owned(), operation, resource: resource.to_owned(), pace, numbers, before, then }
     }
 
     fn refusals(&self) -> Vec<&'static Refusal> {
@@ -97,8 +77,9 @@ impl Situation {
 
     /// What is wrong with the requests of an hour in which the write is refused.
     fn judge(&self, refusal: &Refusal, sent: &Sent) -> Vec<String> {
+        let [writes, events, others, reads] = ["writes", "events", "others", "reads"].map(|word| self.numbers[word]);
         let syncs = self.pace.attempts_in(HOUR) + WAKES;
-        let repeats = if refusal.name == "conflict" { self.on_conflict.max(self.writes) } else { self.writes };
+        let repeats = if refusal.name == "conflict" { self.numbers["on-conflict"].max(writes) } else { writes };
         let tries = if refusal.name == BUSY.name { TRIES_OF_BUSY } else { 1 };
         let is_terminating = refusal.name == TERMINATING.name;
         let (most, least) = if is_terminating { (INTO_TERMINATING, 1) } else { (syncs * repeats * tries, 2 * tries) };
@@ -107,14 +88,15 @@ impl Situation {
         must(sent.refused <= most, format!("{} refused writes are more than {most}", sent.refused));
         must(sent.refused >= least, format!("{} refused writes are fewer than {least}", sent.refused));
         // A conflict, for one, has the object read again.
-        let reads = sent.refused + WAKES + syncs * self.reads;
+        let reads = sent.refused + WAKES + syncs * reads;
         must(sent.reads <= reads, format!("{} reads are more than {reads}", sent.reads));
-        let others = OTHERS + syncs * self.others;
+        let others = OTHERS + syncs * others;
         must(sent.others <= others, format!("{} other writes are more than {others}", sent.others));
-        let events = if is_terminating { 0 } else { syncs * self.events } + EARLIER;
+        let tells = events > 0;
+        let events = if is_terminating { 0 } else { syncs * events } + EARLIER;
         must(sent.events <= events, format!("{} Events are more than {events}", sent.events));
         // What only a user can change has to be told again and again.
-        let told = if refusal.is_denial() && self.events > 0 { 10 } else { 0 };
+        let told = if refusal.is_denial() && tells { 10 } else { 0 };
         must(sent.events >= told, format!("{} Events are fewer than {told}", sent.events));
         wrong
     }

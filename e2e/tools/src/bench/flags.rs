@@ -2,58 +2,35 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 
-use super::workloads;
-use crate::cluster::Kind;
-
-/// The kinds of clusters, as values of the flag.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum ClusterFlag {
-    /// The API server in memory
-    Sandbox,
-    /// etcd and kube-apiserver from the directory in `KUBEBUILDER_ASSETS`
-    Envtest,
-    /// The cluster of your kubeconfig, with its built-in controllers switched off
-    Kubeconfig,
-}
-
-impl ClusterFlag {
-    pub(super) fn kind(self) -> Kind {
-        match self {
-            Self::Sandbox => Kind::Sandbox,
-            Self::Envtest => Kind::Envtest,
-            Self::Kubeconfig => Kind::Kubeconfig,
-        }
-    }
-}
+use super::workloads::Workload;
+use crate::cluster::{self, Kind};
 
 /// Measures the controllers of Nonet: Pods per second; processor time, requests and context switches per Pod; memory.
 ///
-/// Prints a table. Build with --release to get meaningful figures.
+/// Prints tables: the figures of each phase and of the whole workload; processor time, memory, bytes received by watches and
+/// requests of each controller; the time from an event to the write that answers it; and all requests by verb and resource.
+/// Build with --release to get meaningful figures.
 ///
 /// On sandbox and envtest the API server counts the requests, by verb. On other clusters the controllers count them, by HTTP
 /// method, which does not distinguish GET, LIST and WATCH. On envtest the table also shows the processor time of kube-apiserver
-/// and etcd, which serve the controllers, the simulated nodes and the bench itself. The last part of the table has the sums over
-/// all phases.
-///
-/// The workload `cluster` adds two tables. The first has a line for each controller: processor time, memory, bytes received by
-/// watches, requests, and the time from an event to the write that answers it. The second has all requests by verb and resource.
+/// and etcd, which serve the controllers, the simulated nodes and the bench itself.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "bench", max_term_width = 120, after_help = workloads::help())]
+#[command(name = "bench", max_term_width = 120)]
 pub(super) struct Flags {
-    /// Workload to measure; the list is below
+    /// Workload to measure
     #[arg(long, value_name = "NAME", default_value = "one-deployment")]
-    pub(super) workload: String,
-    /// Number of Pods [default: depends on the workload, see below]
+    pub(super) workload: Workload,
+    /// Number of Pods [default: 5000 for one-deployment, 1000 for cluster]
     #[arg(long, visible_alias = "scale", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) pods: Option<u32>,
-    /// Number of simulated nodes [default: 10; for nodes-rest, zone-lost and cluster it depends on the number of Pods]
+    /// Number of simulated nodes [default: 10; for cluster one for every 50 Pods, and at least 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) nodes: Option<u32>,
     /// Kind of cluster [default: the value of `NONET_CLUSTER`, or sandbox]
-    #[arg(long, value_name = "KIND")]
-    pub(super) cluster: Option<ClusterFlag>,
+    #[arg(long, value_name = "KIND", value_parser = cluster::kinds())]
+    pub(super) cluster: Option<Kind>,
     /// Controllers to run: `all`, `none` (measures the throughput of controllers that run in the cluster), or names separated by
     /// commas
     #[arg(long, value_name = "LIST", default_value = "all")]

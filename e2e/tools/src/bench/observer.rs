@@ -23,14 +23,15 @@ use common::{
     store::CacheEvent,
 };
 use jiff::Timestamp;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
-use super::served;
 use crate::{cluster::Cluster, suite::resources};
-use reactions::{About, Reactions, Rule};
+use reactions::{About, Rule};
 use watched::Watched;
-pub(super) use watched::{ENDS, SERVED};
+
+/// Latencies by controller.
+pub(super) type Reactions = BTreeMap<&'static str, Vec<Duration>>;
 
 const DEPLOYMENT: &str = "deployment-controller";
 const REPLICA_SET: &str = "replicaset-controller";
@@ -42,8 +43,12 @@ const ENDPOINT_SLICE: &str = "endpointslice-controller";
 const GARBAGE: &str = "gc-controller";
 const NODE: &str = "node-lifecycle-controller";
 
-/// The observed kinds, besides EndpointSlices.
-const KINDS: [Resource; 7] = [
+/// The rules of the garbage collector and of the slices.
+const ORPHAN: Rule = Rule { controller: GARBAGE, about: About::Orphan };
+const ENDPOINT: Rule = Rule { controller: ENDPOINT_SLICE, about: About::Endpoint };
+
+/// The observed kinds.
+const KINDS: [Resource; 8] = [
     resources::DEPLOYMENTS,
     resources::REPLICA_SETS,
     resources::STATEFUL_SETS,
@@ -51,6 +56,7 @@ const KINDS: [Resource; 7] = [
     resources::JOBS,
     resources::NODES,
     resources::PODS,
+    resources::ENDPOINT_SLICES,
 ];
 
 /// The controller that writes the status of a kind of owner, with the rules of that status.
@@ -64,16 +70,9 @@ fn keeper_of(kind: &str) -> Option<&'static str> {
     }
 }
 
-/// A dependent whose deletion by the garbage collector is measured.
-#[derive(Clone, Debug)]
-struct Dependent {
-    uid: Uid,
-    is_deleting: bool,
-}
-
 /// The state that the watches have shown.
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     /// Only objects in namespaces with this prefix count, and all Nodes.
     prefix: String,
     /// The number of objects of each resource.
@@ -91,21 +90,23 @@ struct State {
     ready: HashMap<Uid, i64>,
     /// Ready Pods in the status of each owner.
     told: HashMap<Uid, i64>,
-    dependents: HashMap<Uid, Vec<Dependent>>,
+    /// Dependents by owner: whether each is terminating.
+    dependents: HashMap<Uid, HashMap<Uid, bool>>,
     /// Dependents whose owner is gone and that are not terminating yet.
     orphans: HashSet<Uid>,
     /// CronJobs with a Job that was due after `firing_from`.
     fired: HashSet<Uid>,
     firing_from: Option<Timestamp>,
-    served: served::State,
-    reactions: Reactions,
+    /// The Pods that slices have to show as ready, and the number of slices that show each Pod as ready.
+    served: HashSet<Uid>,
+    shown: HashMap<Uid, u32>,
+    reactions: reactions::Reactions,
 }
 
 /// Observes a cluster until it is dropped.
 pub(super) struct Observer {
     state: Arc<Mutex<State>>,
     _objects: Vec<Informer<Watched>>,
-    _slices: Informer<served::Slice>,
     /// Keeps the gate of the client open.
     _keeper: WriteGateKeeper,
 }
@@ -118,100 +119,28 @@ impl Observer {
         keeper.open_without_deadline();
         let api = Api::new(cluster.client().clone(), clock.clone(), gate, super::NAME);
         let state = Arc::new(Mutex::new(State { prefix: prefix.to_owned(), ..State::default() }));
-        let mut objects = Vec::new();
-        for resource in KINDS {
+        let start = |resource: Resource| {
             let config = InformerConfig { resource: Some(resource.clone()), ..InformerConfig::default() };
-            objects.push(Informer::start(api.clone(), config, vec![object_handler(&state, resource, clock.clone())]));
-        }
-        let slices = Informer::start(api, InformerConfig::default(), vec![slice_handler(&state, clock)]);
+            Informer::start(api.clone(), config, vec![handler(&state, resource, clock.clone())])
+        };
+        let objects: Vec<Informer<Watched>> = KINDS.into_iter().map(start).collect();
         for informer in &objects {
             informer.wait_until_synced().await;
         }
-        slices.wait_until_synced().await;
-        Self { state, _objects: objects, _slices: slices, _keeper: keeper }
+        Self { state, _objects: objects, _keeper: keeper }
     }
 
-    /// Records an object that the bench has written. It is not settled before the watch shows this state or a later one.
-    /// Objects of other kinds are ignored.
-    pub(super) fn expect(&self, resource: &Resource, answer: &Value) {
-        if !KINDS.iter().any(|kind| kind.plural() == resource.plural()) {
-            return;
-        }
-        let (Some(uid), Some(generation)) =
-            (answer["metadata"]["uid"].as_str(), answer["metadata"]["generation"].as_i64())
-        else {
-            return;
-        };
-        self.state.lock().expect(&Uid::new(uid), generation, &answer["metadata"]["name"]);
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
     }
 
-    /// Whether every object is as its spec asks for, no Pod is terminating, and the slices show all ready Pods.
-    pub(super) fn is_settled(&self) -> bool {
-        let state = self.state.lock();
-        let is_quiet = state.unsettled.is_empty() && state.orphans.is_empty() && state.terminating == 0;
-        is_quiet && state.served.is_complete()
-    }
-
-    /// The number of objects of a kind.
-    pub(super) fn count(&self, resource: Resource) -> usize {
-        self.state.lock().counts.get(&resource).copied().unwrap_or(0)
-    }
-
-    /// Whether only the Nodes are left.
-    pub(super) fn is_empty(&self) -> bool {
-        let state = self.state.lock();
-        let nothing = state.counts.iter().all(|(resource, count)| *count == 0 || *resource == resources::NODES);
-        nothing && state.served.is_empty()
-    }
-
-    /// The number of Pods on these nodes that have to be evicted and are not terminating yet.
-    pub(super) fn movable_pods(&self, nodes: &BTreeSet<String>) -> usize {
-        let state = self.state.lock();
-        nodes.iter().filter_map(|node| state.movable.get(node)).sum()
-    }
-
-    /// The number of CronJobs that have fired since the time of [`Self::count_firing_from`].
-    pub(super) fn fired(&self) -> usize {
-        self.state.lock().fired.len()
-    }
-
-    /// Counts the CronJobs with a Job that was due after this time. The delay is measured for these Jobs only, because others
-    /// make up for times before the change of their CronJob.
-    pub(super) fn count_firing_from(&self, time: Timestamp) {
-        let mut state = self.state.lock();
-        state.fired.clear();
-        state.firing_from = Some(time);
-    }
-
-    /// The latencies since the last call, by controller.
-    pub(super) fn take_reactions(&self) -> BTreeMap<&'static str, Vec<Duration>> {
-        let mut state = self.state.lock();
-        let slices = state.served.take_latencies();
-        let mut all = state.reactions.take();
-        if !slices.is_empty() {
-            all.insert(ENDPOINT_SLICE, slices);
-        }
-        all
-    }
-
-    /// The missing conditions, in a few words.
-    pub(super) fn describe(&self) -> String {
-        let state = self.state.lock();
-        let counts: Vec<String> =
-            state.counts.iter().map(|(resource, count)| format!("{count} {}", resource.plural())).collect();
-        let some: Vec<&str> = state.unsettled.values().take(3).map(String::as_str).collect();
-        format!(
-            "{}; {} objects are not settled ({}), {} Pods are terminating; slices: {}",
-            counts.join(", "),
-            state.unsettled.len(),
-            some.join(", "),
-            state.terminating,
-            state.served.describe()
-        )
+    /// The latencies since the last call.
+    pub(super) fn take_reactions(&self) -> Reactions {
+        self.state().reactions.take()
     }
 }
 
-fn object_handler(state: &Arc<Mutex<State>>, resource: Resource, clock: Clock) -> CacheEventHandler<Watched> {
+fn handler(state: &Arc<Mutex<State>>, resource: Resource, clock: Clock) -> CacheEventHandler<Watched> {
     let state = Arc::clone(state);
     Box::new(move |event, _| {
         let (old, new) = match event {
@@ -221,34 +150,78 @@ fn object_handler(state: &Arc<Mutex<State>>, resource: Resource, clock: Clock) -
             CacheEvent::Unreadable(_) => return,
         };
         let mut state = state.lock();
-        if resource.is_namespaced() && !event.meta().namespace.starts_with(&*state.prefix) {
-            return;
-        }
-        state.object(&resource, old, new, &clock);
-    })
-}
-
-fn slice_handler(state: &Arc<Mutex<State>>, clock: Clock) -> CacheEventHandler<served::Slice> {
-    let state = Arc::clone(state);
-    Box::new(move |event, _| {
-        let mut state = state.lock();
-        if event.meta().namespace.starts_with(&*state.prefix) {
-            let count = state.counts.entry(resources::ENDPOINT_SLICES).or_default();
-            match event {
-                CacheEvent::Added(_) => *count += 1,
-                CacheEvent::Deleted(_) => *count = count.saturating_sub(1),
-                CacheEvent::Updated { .. } | CacheEvent::Unreadable(_) => {}
-            }
-            state.served.slice_event(event, clock.monotonic_now());
+        if !resource.is_namespaced() || event.meta().namespace.starts_with(&*state.prefix) {
+            state.object(&resource, old, new, &clock);
         }
     })
 }
 
 impl State {
-    fn expect(&mut self, uid: &Uid, generation: i64, name: &Value) {
-        self.expected.insert(uid.clone(), generation);
-        if self.generations.get(uid).is_none_or(|seen| *seen < generation) {
-            self.unsettled.insert(uid.clone(), name.as_str().unwrap_or_default().to_owned());
+    /// Whether every object is as its spec asks for.
+    pub(super) fn is_as_specified(&self) -> bool {
+        self.unsettled.is_empty()
+    }
+
+    /// Whether every object is as its spec asks for, no Pod is terminating, and the slices show all ready Pods.
+    pub(super) fn is_settled(&self) -> bool {
+        let is_quiet = self.is_as_specified() && self.orphans.is_empty() && self.terminating == 0;
+        is_quiet && self.shown.len() == self.served.len() && self.reactions.count(ENDPOINT) == 0
+    }
+
+    /// The number of objects of a kind.
+    pub(super) fn count(&self, resource: &Resource) -> usize {
+        self.counts.get(resource).copied().unwrap_or(0)
+    }
+
+    /// Whether only the Nodes are left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.counts.iter().all(|(resource, count)| *count == 0 || *resource == resources::NODES)
+    }
+
+    /// The number of Pods on these nodes that have to be evicted and are not terminating yet.
+    pub(super) fn movable_pods(&self, nodes: &BTreeSet<String>) -> usize {
+        nodes.iter().filter_map(|node| self.movable.get(node)).sum()
+    }
+
+    /// Counts only CronJobs with a Job that was due after this time.
+    pub(super) fn count_firing_from(&mut self, time: Timestamp) {
+        self.fired.clear();
+        self.firing_from = Some(time);
+    }
+
+    /// The number of CronJobs that have fired since the time of [`Self::count_firing_from`].
+    pub(super) fn fired(&self) -> usize {
+        self.fired.len()
+    }
+
+    /// The missing conditions, in a few words.
+    pub(super) fn describe(&self) -> String {
+        let counts = self.counts.iter().map(|(resource, count)| format!("{count} {}", resource.plural()));
+        let some: Vec<&str> = self.unsettled.values().take(3).map(String::as_str).collect();
+        format!(
+            "{}; {} objects are not settled ({}), {} Pods are terminating; slices show {} of {} ready Pods",
+            counts.collect::<Vec<_>>().join(", "),
+            self.unsettled.len(),
+            some.join(", "),
+            self.terminating,
+            self.shown.len(),
+            self.served.len()
+        )
+    }
+
+    /// Records an object that the bench has written. It is not settled before the watch shows this state or a later one.
+    /// Objects of other kinds are ignored.
+    pub(super) fn expect(&mut self, resource: &Resource, answer: &Value) {
+        let metadata = &answer["metadata"];
+        let (Some(uid), Some(generation)) = (metadata["uid"].as_str().map(Uid::new), metadata["generation"].as_i64())
+        else {
+            return;
+        };
+        if KINDS.contains(resource) {
+            if self.generations.get(&uid).is_none_or(|seen| *seen < generation) {
+                self.unsettled.insert(uid.clone(), metadata["name"].as_str().unwrap_or_default().to_owned());
+            }
+            self.expected.insert(uid, generation);
         }
     }
 
@@ -265,6 +238,7 @@ impl State {
         self.dependent(any, new, now);
         match resource.kind() {
             "Pod" => self.pod(old, new, now),
+            "EndpointSlice" => self.slice(old, new, now),
             "Node" => self.node(any, new, now),
             "Job" => self.job(any, old, new, clock),
             kind => self.workload(kind, old, new, now),
@@ -283,7 +257,7 @@ impl State {
             self.generations.remove(&meta.uid);
             return;
         };
-        if matches!(resource.kind(), "Pod" | "Node") {
+        if matches!(resource.kind(), "Pod" | "Node" | "EndpointSlice") {
             return;
         }
         self.generations.insert(meta.uid.clone(), meta.generation);
@@ -299,17 +273,15 @@ impl State {
     fn dependent(&mut self, any: &Watched, new: Option<&Watched>, now: Instant) {
         let Some(owner) = any.metadata.controller() else { return };
         let (uid, is_deleting) = (&any.metadata.uid, new.is_none_or(|new| new.metadata.is_deleting()));
-        let rule = Rule { controller: GARBAGE, about: About::Orphan };
         if is_deleting {
             self.orphans.remove(uid);
-            self.reactions.observe(rule, uid, false, true, now);
+            self.reactions.observe(ORPHAN, uid, Some(false), true, now);
         }
         let all = self.dependents.entry(owner.uid.clone()).or_default();
-        match (all.iter_mut().find(|known| known.uid == *uid), new) {
-            (Some(known), Some(_)) => known.is_deleting = is_deleting,
-            (None, Some(_)) => all.push(Dependent { uid: uid.clone(), is_deleting }),
-            (_, None) => all.retain(|known| known.uid != *uid),
-        }
+        match new {
+            Some(_) => all.insert(uid.clone(), is_deleting),
+            None => all.remove(uid),
+        };
         if all.is_empty() {
             self.dependents.remove(&owner.uid);
         }
@@ -317,14 +289,13 @@ impl State {
 
     /// Handles a deleted object: its dependents have to be deleted.
     fn gone(&mut self, uid: &Uid, now: Instant) {
-        let rule = Rule { controller: GARBAGE, about: About::Orphan };
-        for dependent in self.dependents.remove(uid).into_iter().flatten() {
-            if dependent.is_deleting {
+        for (dependent, is_deleting) in self.dependents.remove(uid).into_iter().flatten() {
+            if is_deleting {
                 // The watch of the dependents was faster.
                 self.reactions.record(GARBAGE, Duration::ZERO);
             } else {
-                self.reactions.observe(rule, &dependent.uid, true, false, now);
-                self.orphans.insert(dependent.uid);
+                self.reactions.observe(ORPHAN, &dependent, Some(true), false, now);
+                self.orphans.insert(dependent);
             }
         }
         self.ready.remove(uid);
@@ -341,7 +312,7 @@ impl State {
             let count = self.movable.entry(pod.spec.node_name.to_string()).or_default();
             *count = if is_new { *count + 1 } else { count.saturating_sub(1) };
         }
-        self.served.pod(&any.metadata.name, new.is_some_and(Watched::is_served), now);
+        self.serve(&any.metadata.uid, new.is_some_and(Watched::is_served), now);
         if let Some(owner) = any.metadata.controller()
             && let Some(controller) = keeper_of(&owner.kind)
         {
@@ -349,11 +320,41 @@ impl State {
             self.ready_changed(controller, &owner.uid, counts(new) - counts(old), now);
         }
         let rule = Rule { controller: JOB, about: About::FinishedPod };
-        match new {
-            Some(pod) if !pod.metadata.is_deleting() => {
-                self.reactions.observe(rule, &any.metadata.uid, pod.awaits_counting(), false, now);
+        let awaits = new.filter(|pod| !pod.metadata.is_deleting()).map(Watched::awaits_counting);
+        self.reactions.observe(rule, &any.metadata.uid, awaits, false, now);
+    }
+
+    /// Handles a change of a Pod: whether slices have to show it as ready.
+    fn serve(&mut self, pod: &Uid, is_served: bool, now: Instant) {
+        let has_changed = if is_served { self.served.insert(pod.clone()) } else { self.served.remove(pod) };
+        if !has_changed {
+            return;
+        }
+        if self.shown.contains_key(pod) != is_served {
+            self.reactions.observe(ENDPOINT, pod, Some(true), false, now);
+        } else if !self.reactions.forget(ENDPOINT, pod) {
+            // The watch of the slices was faster. Otherwise no slice has shown the previous change.
+            self.reactions.record(ENDPOINT_SLICE, Duration::ZERO);
+        }
+    }
+
+    fn slice(&mut self, old: Option<&Watched>, new: Option<&Watched>, now: Instant) {
+        let [before, after] = [old, new].map(|slice| slice.map(Watched::ready_endpoints).unwrap_or_default());
+        for pod in after.difference(&before) {
+            *self.shown.entry(pod.clone()).or_default() += 1;
+        }
+        for pod in before.difference(&after) {
+            if let Some(count) = self.shown.get_mut(pod) {
+                *count -= 1;
+                if *count == 0 {
+                    self.shown.remove(pod);
+                }
             }
-            _ => self.reactions.forget(rule, &any.metadata.uid),
+        }
+        for pod in after.symmetric_difference(&before) {
+            if self.shown.contains_key(pod) == self.served.contains(pod) {
+                self.reactions.observe(ENDPOINT, pod, Some(false), true, now);
+            }
         }
     }
 
@@ -367,15 +368,10 @@ impl State {
     }
 
     fn compare_ready(&mut self, controller: &'static str, owner: &Uid, is_answer: bool, now: Instant) {
-        let rule = Rule { controller, about: About::ReadyPods };
-        match self.told.get(owner) {
-            Some(told) => {
-                let disagrees = *told != self.ready.get(owner).copied().unwrap_or(0);
-                self.reactions.observe(rule, owner, disagrees, is_answer, now);
-            }
-            // A deleted owner is not counted.
-            None => self.reactions.forget(rule, owner),
-        }
+        let ready = self.ready.get(owner).copied().unwrap_or(0);
+        // A deleted owner is not counted.
+        let differs = self.told.get(owner).map(|told| *told != ready);
+        self.reactions.observe(Rule { controller, about: About::ReadyPods }, owner, differs, is_answer, now);
     }
 
     fn workload(&mut self, kind: &str, old: Option<&Watched>, new: Option<&Watched>, now: Instant) {
@@ -388,30 +384,20 @@ impl State {
         {
             self.ready_changed(DEPLOYMENT, &owner.uid, ready_in(new) - ready_in(old), now);
         }
-        match new.filter(|new| !new.metadata.is_deleting()) {
-            Some(new) => {
-                let is_behind = new.status.observed_generation < new.metadata.generation;
-                self.reactions.observe(generation, uid, is_behind, false, now);
-                self.told.insert(uid.clone(), new.ready_in_status());
-                self.compare_ready(controller, uid, ready_in(old) != new.ready_in_status(), now);
-            }
-            None => {
-                self.reactions.forget(generation, uid);
-                self.reactions.forget(Rule { controller, about: About::ReadyPods }, uid);
-                self.told.remove(uid);
-            }
-        }
+        let new = new.filter(|new| !new.metadata.is_deleting());
+        let is_behind = new.map(|new| new.status.observed_generation < new.metadata.generation);
+        self.reactions.observe(generation, uid, is_behind, false, now);
+        match new {
+            Some(new) => self.told.insert(uid.clone(), new.ready_in_status()),
+            None => self.told.remove(uid),
+        };
+        self.compare_ready(controller, uid, ready_in(old) != ready_in(new), now);
     }
 
     fn job(&mut self, any: &Watched, old: Option<&Watched>, new: Option<&Watched>, clock: &Clock) {
         let rule = Rule { controller: JOB, about: About::Start };
-        match new {
-            Some(job) if !job.metadata.is_deleting() => {
-                let has_not_started = job.status.start_time.is_none();
-                self.reactions.observe(rule, &any.metadata.uid, has_not_started, false, clock.monotonic_now());
-            }
-            _ => self.reactions.forget(rule, &any.metadata.uid),
-        }
+        let has_not_started = new.filter(|job| !job.metadata.is_deleting()).map(|job| job.status.start_time.is_none());
+        self.reactions.observe(rule, &any.metadata.uid, has_not_started, false, clock.monotonic_now());
         if old.is_none()
             && let Some(owner) = any.metadata.controller().filter(|owner| owner.kind == "CronJob")
             && let Some(due) = any.due().filter(|due| self.firing_from.is_some_and(|from| *due > from))
@@ -424,13 +410,8 @@ impl State {
 
     fn node(&mut self, any: &Watched, new: Option<&Watched>, now: Instant) {
         let rule = Rule { controller: NODE, about: About::Taint };
-        match new {
-            Some(node) => {
-                let disagrees = node.is_ready() == node.is_tainted();
-                self.reactions.observe(rule, &any.metadata.uid, disagrees, false, now);
-            }
-            None => self.reactions.forget(rule, &any.metadata.uid),
-        }
+        let differs = new.map(|node| node.is_ready() == node.is_tainted());
+        self.reactions.observe(rule, &any.metadata.uid, differs, false, now);
     }
 }
 

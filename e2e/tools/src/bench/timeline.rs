@@ -9,28 +9,11 @@ use tokio::task::JoinHandle;
 
 use crate::process::{Received, Usage};
 
-/// The time between two samples.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The name of the sum over all processes under test.
 pub(super) const CONTROLLERS: &str = "controllers";
 
-/// The processes of a run: ids by name of the series. A process that is restarted has a new id.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Pids(Arc<Mutex<BTreeMap<String, Vec<u32>>>>);
-
-impl Pids {
-    /// Sets the processes of a series.
-    pub(super) fn set(&self, series: &str, pids: Vec<u32>) {
-        self.0.lock().insert(series.to_owned(), pids);
-    }
-
-    fn all(&self) -> BTreeMap<String, Vec<u32>> {
-        self.0.lock().clone()
-    }
-}
-
-/// One sample of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Point {
     /// Seconds since the start.
@@ -41,7 +24,6 @@ pub(super) struct Point {
     pub(super) resident: u64,
 }
 
-/// The samples of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Timeline {
     pub(super) series: BTreeMap<String, Vec<Point>>,
@@ -52,8 +34,31 @@ pub(super) struct Timeline {
 /// The data that the sampling task and its owner share.
 #[derive(Debug, Default)]
 struct Shared {
+    /// The processes of each series. A process that is restarted has a new id.
+    pids: BTreeMap<String, Vec<u32>>,
+    /// Processor time by process at the previous sample.
+    before: BTreeMap<u32, Duration>,
     timeline: Timeline,
     received: Received,
+}
+
+impl Shared {
+    /// Adds a sample of each series, `at` seconds after the start and `passed` seconds after the previous sample.
+    fn sample(&mut self, at: f64, passed: f64) {
+        for (series, pids) in &self.pids {
+            let mut point = Point { at, cores: 0.0, resident: 0 };
+            for (pid, usage) in pids.iter().filter_map(|pid| Some((*pid, Usage::of(*pid)?))) {
+                if let Some(before) = self.before.insert(pid, usage.cpu)
+                    && passed > 0.0
+                {
+                    point.cores += usage.cpu.saturating_sub(before).as_secs_f64() / passed;
+                }
+                point.resident += usage.resident;
+            }
+            self.timeline.series.entry(series.clone()).or_default().push(point);
+        }
+        self.received.update(self.pids.get(CONTROLLERS).into_iter().flatten().copied());
+    }
 }
 
 /// Samples until it is dropped.
@@ -65,15 +70,28 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Starts to sample these processes.
-    pub(super) fn start(pids: Pids, clock: &Clock) -> Self {
+    pub(super) fn start(clock: &Clock) -> Self {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let (started, clock) = (clock.monotonic_now(), clock.clone());
-        let task = tokio::spawn(sample(Arc::clone(&shared), pids, started, clock.clone()));
+        let task = tokio::spawn({
+            let (shared, clock) = (Arc::clone(&shared), clock.clone());
+            async move {
+                let mut last = started;
+                loop {
+                    let now = clock.monotonic_now();
+                    shared.lock().sample((now - started).as_secs_f64(), (now - last).as_secs_f64());
+                    last = now;
+                    clock.sleep(EVERY.saturating_sub(clock.monotonic_now() - now)).await;
+                }
+            }
+        });
         Self { shared, task, started, clock }
     }
 
-    /// Records the beginning of a phase.
+    pub(super) fn set(&self, series: &str, pids: Vec<u32>) {
+        self.shared.lock().pids.insert(series.to_owned(), pids);
+    }
+
     pub(super) fn phase(&self, name: &'static str) {
         let at = (self.clock.monotonic_now() - self.started).as_secs_f64();
         self.shared.lock().timeline.phases.push((name, at));
@@ -86,7 +104,6 @@ impl Sampler {
         shared.received.of(pid)
     }
 
-    /// The samples so far.
     pub(super) fn timeline(&self) -> Timeline {
         self.shared.lock().timeline.clone()
     }
@@ -98,40 +115,6 @@ impl Drop for Sampler {
     }
 }
 
-async fn sample(shared: Arc<Mutex<Shared>>, pids: Pids, started: Instant, clock: Clock) {
-    // Processor time by process at the previous sample.
-    let mut before: BTreeMap<u32, Duration> = BTreeMap::new();
-    let mut last = started;
-    loop {
-        let now = clock.monotonic_now();
-        let passed = (now - last).as_secs_f64();
-        let all = pids.all();
-        let mut points = Vec::new();
-        for (series, pids) in &all {
-            let mut point = Point { at: (now - started).as_secs_f64(), cores: 0.0, resident: 0 };
-            for pid in pids {
-                let Some(usage) = Usage::of(*pid) else { continue };
-                if let Some(before) = before.insert(*pid, usage.cpu)
-                    && passed > 0.0
-                {
-                    point.cores += usage.cpu.saturating_sub(before).as_secs_f64() / passed;
-                }
-                point.resident += usage.resident;
-            }
-            points.push((series.clone(), point));
-        }
-        {
-            let mut shared = shared.lock();
-            for (series, point) in points {
-                shared.timeline.series.entry(series).or_default().push(point);
-            }
-            shared.received.update(all.get(CONTROLLERS).into_iter().flatten().copied());
-        }
-        last = now;
-        clock.sleep(EVERY.saturating_sub(clock.monotonic_now() - now)).await;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,9 +122,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn there_is_a_sample_a_second_of_each_series() {
         let clock = Clock::system();
-        let pids = Pids::default();
-        pids.set(CONTROLLERS, vec![std::process::id(), u32::MAX]);
-        let sampler = Sampler::start(pids, &clock);
+        let sampler = Sampler::start(&clock);
+        sampler.set(CONTROLLERS, vec![std::process::id(), u32::MAX]);
         sampler.phase("fill");
         clock.sleep(Duration::from_millis(3500)).await;
         let timeline = sampler.timeline();

@@ -1,63 +1,257 @@
-//! The workloads under which the controllers are measured, one file for each subject. `cluster` has every kind of workload.
+//! The workloads under which the controllers are measured.
 
-mod cluster;
-mod nodes;
-mod one_deployment;
-mod services;
+use std::{collections::BTreeSet, time::Duration};
 
-use futures::future::LocalBoxFuture;
+use anyhow::Result;
+use clap::ValueEnum;
+use common::object::Resource;
+use kubectl_nonet::controllers::NAMES;
+use serde_json::json;
 
-use super::{Error, stage::Stage};
+use super::{
+    objects::{Mix, Objects},
+    observer::State,
+    stage::{Request, Stage},
+};
+use crate::suite::{PatchKind, resources};
 
-/// A workload.
-pub(super) trait Workload: Sync {
-    /// Its name on the command line.
-    fn name(&self) -> &'static str;
-    /// One line about it.
-    fn about(&self) -> &'static str;
-    /// The default number of Pods.
-    fn pods(&self) -> u32;
-    /// The default number of nodes for a number of Pods, if the workload depends on it.
-    fn nodes(&self, _pods: u32) -> Option<u32> {
-        None
-    }
-    /// The number of zones.
-    fn zones(&self) -> u32 {
-        3
-    }
-    /// Whether each controller is measured separately: its requests, received bytes and reaction times.
-    fn is_detailed(&self) -> bool {
-        false
-    }
-    /// The controllers without which it cannot complete.
-    fn needs(&self) -> &'static [&'static str];
-    /// Runs it, in phases of the stage.
-    fn run<'a>(&'a self, stage: &'a mut Stage<'_>) -> LocalBoxFuture<'a, Result<(), Error>>;
+/// A workload. The comments of the variants are the text of `--help`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Workload {
+    /// One Deployment: scale up to all Pods, restart the controllers, update the image, scale down to none
+    OneDeployment,
+    /// A whole cluster: idle; fill it with Deployments, StatefulSets, DaemonSets, Jobs, CronJobs and Services; rest; a day of
+    /// rollouts, scaling, new Jobs, lost nodes and deletions; delete everything
+    Cluster,
 }
 
-/// All workloads.
-const ALL: &[&dyn Workload] = &[
-    &one_deployment::OneDeployment,
-    &services::MANY,
-    &services::Rollout,
-    &services::Changes,
-    &nodes::Rest,
-    &nodes::ZoneLost,
-    &cluster::Cluster,
+impl Workload {
+    pub(super) fn pods(self) -> u32 {
+        match self {
+            Self::OneDeployment => 5000,
+            Self::Cluster => 1000,
+        }
+    }
+
+    /// The default number of nodes for a number of Pods.
+    pub(super) fn nodes(self, pods: u32) -> u32 {
+        match self {
+            Self::OneDeployment => 10,
+            Self::Cluster => pods.div_ceil(50).max(10),
+        }
+    }
+
+    /// The controllers without which it cannot complete.
+    pub(super) fn needs(self) -> &'static [&'static str] {
+        match self {
+            Self::OneDeployment => &["deployment-controller", "replicaset-controller"],
+            Self::Cluster => &NAMES,
+        }
+    }
+
+    /// Runs it, in phases of the stage.
+    pub(super) async fn run(self, stage: &mut Stage<'_>) -> Result<()> {
+        match self {
+            Self::OneDeployment => one_deployment(stage).await,
+            Self::Cluster => cluster(stage).await,
+        }
+    }
+}
+
+async fn scale(stage: &Stage<'_>, replicas: u32) -> Result<()> {
+    stage.send([Request::scale(resources::DEPLOYMENTS, "bench".to_owned(), replicas)]).await
+}
+
+async fn one_deployment(stage: &mut Stage<'_>) -> Result<()> {
+    let pods = stage.pods();
+    let has = |count: u32| move |state: &State| state.count(&resources::PODS) == count as usize;
+    let object = Objects::read()?.object("LoneDeployment", "bench", 0);
+    stage.send([Request::Create(resources::DEPLOYMENTS, object)]).await?;
+    // A Pod is created and deleted before anything is measured: connections are open, code has run.
+    scale(stage, 1).await?;
+    stage.until("a Pod is created", has(1)).await?;
+    scale(stage, 0).await?;
+    stage.until("the Pod is gone", has(0)).await?;
+    stage.measure_memory(|memory| &mut memory.idle).await;
+
+    stage.begin("scale up").await?;
+    scale(stage, pods).await?;
+    stage.until("all Pods are created", has(pods)).await?;
+    stage.reached("created");
+    stage.until("all Pods are available", State::is_as_specified).await?;
+    stage.reached("available");
+    stage.finish(pods).await?;
+
+    stage.begin("restart").await?;
+    stage.restart().await?;
+    scale(stage, pods + 1).await?;
+    stage.until("the first Pod is created", has(pods + 1)).await?;
+    stage.reached("first Pod created");
+    stage.finish(1).await?;
+    stage.measure_memory(|memory| &mut memory.filled).await;
+    scale(stage, pods).await?;
+    stage.until("the Pod is gone", move |state| has(pods)(state) && state.is_as_specified()).await?;
+
+    stage.begin("update").await?;
+    stage.send([Request::roll_out(resources::DEPLOYMENTS, "bench".to_owned())]).await?;
+    stage.until("all Pods are replaced", State::is_as_specified).await?;
+    stage.reached("replaced");
+    stage.finish(pods).await?;
+
+    stage.begin("scale down").await?;
+    scale(stage, 0).await?;
+    stage.until("all Pods are gone", has(0)).await?;
+    stage.reached("gone");
+    stage.finish(pods).await
+}
+
+/// The durations of the phases idle and rest: two and three renewals of each node's Lease.
+const IDLE: Duration = Duration::from_secs(20);
+const REST: Duration = Duration::from_secs(30);
+/// One node, and one more for each multiple of this number of nodes, is lost during the day.
+const LOST: usize = 100;
+/// The resources that are deleted at the end, in this order.
+const KINDS: [Resource; 6] = [
+    resources::CRON_JOBS,
+    resources::JOBS,
+    resources::DEPLOYMENTS,
+    resources::STATEFUL_SETS,
+    resources::DAEMON_SETS,
+    resources::SERVICES,
 ];
 
-/// The workload with this name.
-pub(super) fn find(name: &str) -> Result<&'static dyn Workload, String> {
-    let names = || ALL.iter().map(|w| w.name()).collect::<Vec<_>>().join(", ");
-    let found = ALL.iter().copied().find(|w| w.name() == name);
-    found.ok_or_else(|| format!("--workload: there is no {name:?}; there are {}", names()))
+/// Names of one kind of objects: `web-0`, `web-1` and so on.
+fn numbered(prefix: &str, count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(move |n| format!("{prefix}-{n}"))
 }
 
-/// The list for the help text.
-pub(super) fn help() -> String {
-    let lines: Vec<String> =
-        ALL.iter().map(|w| format!("  {:<16} {} [{} Pods]", w.name(), w.about(), w.pods())).collect();
-    format!("Workloads:\n{}", lines.join("\n"))
+async fn cluster(stage: &mut Stage<'_>) -> Result<()> {
+    let pods = stage.pods();
+    let nodes = stage.nodes()?.names();
+    let mix = Mix::of(pods, u32::try_from(nodes.len()).unwrap_or(u32::MAX));
+    let objects = Objects::read()?;
+    stage.add_namespaces(mix.namespaces).await?;
+    stage.measure_memory(|memory| &mut memory.idle).await;
+
+    stage.begin("idle").await?;
+    stage.sleep(IDLE).await;
+    stage.reached("over");
+    stage.finish(1).await?;
+
+    stage.begin("fill").await?;
+    stage.send(fill(&mix, &objects)).await?;
+    stage.until("all objects are as their specs ask for", State::is_settled).await?;
+    stage.reached("settled");
+    stage.finish(pods).await?;
+
+    stage.begin("rest").await?;
+    stage.measure_memory(|memory| &mut memory.rest).await;
+    stage.sleep(REST).await;
+    stage.reached("over");
+    stage.finish(1).await?;
+
+    stage.begin("day").await?;
+    change(stage, &mix, &objects).await?;
+    stage.reached("all changes are rolled out");
+    // In different zones: the nodes are assigned to the zones in turn.
+    let lost: BTreeSet<String> = nodes.iter().take(1 + nodes.len() / LOST).cloned().collect();
+    for node in &lost {
+        stage.nodes()?.silence(node)?;
+    }
+    stage.until("the Pods of lost nodes are evicted", |state| state.movable_pods(&lost) == 0).await?;
+    stage.reached("the Pods of lost nodes are evicted");
+    for node in &lost {
+        stage.nodes()?.restore(node)?;
+    }
+    stage.until("the cluster has recovered", State::is_settled).await?;
+    stage.reached("the nodes are back");
+    retire(stage, &mix).await?;
+    stage.reached("all deleted objects are gone");
+    stage.finish(1).await?;
+
+    stage.begin("delete").await?;
+    for kind in KINDS {
+        stage.delete_all(&kind).await?;
+    }
+    stage.until("everything is gone", State::is_empty).await?;
+    stage.reached("gone");
+    stage.finish(pods).await
+}
+
+/// One object of a kind for each number of Pods.
+fn create(
+    objects: &Objects,
+    resource: &Resource,
+    template: &str,
+    prefix: &str,
+    sizes: impl IntoIterator<Item = u32>,
+) -> Vec<Request> {
+    let object = |(n, pods): (usize, u32)| objects.object(template, &format!("{prefix}-{n}"), pods);
+    sizes.into_iter().enumerate().map(object).map(|object| Request::Create(resource.clone(), object)).collect()
+}
+
+/// The Jobs that complete.
+fn ending_jobs(objects: &Objects, prefix: &str, mix: &Mix) -> Vec<Request> {
+    create(objects, &resources::JOBS, "EndingJob", prefix, mix.ending_jobs.clone())
+}
+
+fn fill(mix: &Mix, objects: &Objects) -> Vec<Request> {
+    let ones = |count: usize| vec![1; count];
+    [
+        create(objects, &resources::SERVICES, "Service", "web", mix.deployments.clone()),
+        create(objects, &resources::SERVICES, "Service", "db", mix.stateful_sets.clone()),
+        create(objects, &resources::DEPLOYMENTS, "Deployment", "web", mix.deployments.clone()),
+        create(objects, &resources::STATEFUL_SETS, "StatefulSet", "db", mix.stateful_sets.clone()),
+        create(objects, &resources::DAEMON_SETS, "DaemonSet", "agent", ones(mix.daemon_sets)),
+        create(objects, &resources::JOBS, "Job", "run", mix.running_jobs.clone()),
+        ending_jobs(objects, "batch", mix),
+        create(objects, &resources::CRON_JOBS, "CronJob", "cron", ones(mix.cron_jobs)),
+    ]
+    .concat()
+}
+
+/// Changes most objects: half of the workloads get a new image, the others another size; new Jobs run, CronJobs fire.
+async fn change(stage: &mut Stage<'_>, mix: &Mix, objects: &Objects) -> Result<()> {
+    let resize = |resource: Resource, prefix: &str, sizes: &[u32], larger: fn(u32) -> u32, smaller: fn(u32) -> u32| {
+        let names = numbered(prefix, sizes.len()).zip(sizes).enumerate();
+        let request = |(n, (name, pods)): (usize, (String, &u32))| match n % 4 {
+            1 => Request::scale(resource.clone(), name, larger(*pods)),
+            3 => Request::scale(resource.clone(), name, smaller(*pods)),
+            _ => Request::roll_out(resource.clone(), name),
+        };
+        names.map(request).collect::<Vec<_>>()
+    };
+    let fire = |is_suspended: bool| {
+        let patch = json!({"spec": {"schedule": "* * * * *", "suspend": is_suspended}});
+        let request = |name| Request::Patch(resources::CRON_JOBS, name, PatchKind::Merge, patch.clone());
+        numbered("cron", mix.cron_jobs).map(request).collect::<Vec<_>>()
+    };
+    stage.count_firing_from_now();
+    let deployments = resize(resources::DEPLOYMENTS, "web", &mix.deployments, |n| n + n.div_ceil(2), |n| n.div_ceil(2));
+    let sets = resize(resources::STATEFUL_SETS, "db", &mix.stateful_sets, |n| n + 1, |n| (n - 1).max(1));
+    let agent = vec![Request::roll_out(resources::DAEMON_SETS, "agent-0".to_owned())];
+    stage.send([deployments, sets, agent, ending_jobs(objects, "later", mix), fire(false)].concat()).await?;
+    stage.until("every CronJob has fired", |state| state.fired() == mix.cron_jobs).await?;
+    stage.send(fire(true)).await?;
+    stage.until("all changes are rolled out", State::is_settled).await
+}
+
+/// Deletes a tenth of the Deployments with their Services, and all finished Jobs.
+async fn retire(stage: &mut Stage<'_>, mix: &Mix) -> Result<()> {
+    let (retired, ended) = (mix.deployments.len().div_ceil(10), mix.ending_jobs.len());
+    let counts = |state: &State| [resources::DEPLOYMENTS, resources::JOBS].map(|resource| state.count(&resource));
+    let [deployments, jobs] = counts(&stage.state());
+    let left = [deployments - retired, jobs.saturating_sub(ended)];
+    let delete = |resource: Resource, prefix: &str, count: usize| {
+        numbered(prefix, count).map(|name| Request::Delete(resource.clone(), name)).collect::<Vec<_>>()
+    };
+    let requests = [
+        delete(resources::DEPLOYMENTS, "web", retired),
+        delete(resources::SERVICES, "web", retired),
+        delete(resources::JOBS, "batch", ended),
+    ];
+    stage.send(requests.concat()).await?;
+    stage.until("all deleted objects are gone", move |state| counts(state) == left && state.is_settled()).await
 }
 
 #[cfg(test)]
@@ -65,12 +259,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workloads_are_found_by_name_and_need_what_there_is() {
-        for workload in ALL {
-            assert_eq!(find(workload.name()).map(Workload::name), Ok(workload.name()));
-            assert!(help().contains(workload.name()));
+    fn workloads_have_nodes_for_their_pods_and_need_controllers_that_exist() {
+        for (pods, nodes) in [(1, 10), (500, 10), (1_000, 20), (20_000, 400), (20_001, 401)] {
+            assert_eq!(Workload::Cluster.nodes(pods), nodes);
+        }
+        for workload in Workload::value_variants() {
             assert_eq!(crate::controllers::choose(&workload.needs().join(",")).unwrap().len(), workload.needs().len());
         }
-        assert!(find("nodes").is_err_and(|why| why.contains("nodes-rest, zone-lost")));
     }
 }

@@ -5,7 +5,6 @@ use super::{File, MARK, by_port, expand, template};
 /// The controller that is absent at first. The foreign series of the cases have its name.
 const ABSENT: &str = "gc-controller";
 
-/// The file.
 pub(super) fn files() -> [File; 1] {
     let others = by_port().into_iter().filter(|controller| controller.name != ABSENT);
     let (_, template) = template!("alerts/absence.yaml");

@@ -1,4 +1,4 @@
-//! The dashboard for Grafana, from the list of its panels.
+//! The dashboard for Grafana, from `templates/dashboard.yaml`.
 
 use std::io;
 
@@ -12,19 +12,13 @@ const COLUMNS: usize = 3;
 /// Height of the first row, and of every other one.
 const HEIGHTS: (usize, usize) = (6, 8);
 
-/// A panel of `templates/dashboard.yaml`.
 #[derive(Deserialize)]
 struct Panel {
     title: String,
     unit: String,
     targets: Vec<(String, String)>,
-    #[serde(default = "timeseries")]
-    kind: String,
+    kind: Option<String>,
     description: Option<String>,
-}
-
-fn timeseries() -> String {
-    "timeseries".to_owned()
 }
 
 impl Panel {
@@ -41,9 +35,9 @@ impl Panel {
         let mut panel = json!({
             "id": index + 1,
             "gridPos": {"x": column * width, "y": y, "w": width, "h": height},
-            "type": self.kind,
+            "type": self.kind.as_deref().unwrap_or("timeseries"),
             "title": self.title,
-            "datasource": datasource(),
+            "datasource": {"type": "prometheus", "uid": "${datasource}"},
             "fieldConfig": {"defaults": {"unit": self.unit}, "overrides": []},
             "targets": (0..).zip(&self.targets).map(target).collect::<Vec<_>>(),
         });
@@ -54,42 +48,13 @@ impl Panel {
     }
 }
 
-fn datasource() -> Value {
-    json!({"type": "prometheus", "uid": "${datasource}"})
-}
-
-/// A variable with the values of a label.
-fn variable(name: &str, query: &str) -> Value {
-    json!({
-        "name": name, "type": "query", "datasource": datasource(), "query": query,
-        "includeAll": true, "multi": true, "refresh": 2,
-    })
-}
-
-/// The dashboard.
 pub(super) fn files() -> io::Result<[File; 1]> {
-    let mut job = variable("job", r#"label_values(nonet_build_info{namespace=~"$namespace"}, job)"#);
-    job["label"] = "controller".into();
-    let (_, panels) = template!("dashboard.yaml");
-    let panels: Vec<Panel> = serde_saphyr::from_str(panels).map_err(io::Error::other)?;
-    let panels: Vec<Value> = panels.into_iter().enumerate().map(|(index, panel)| panel.into_json(index)).collect();
-    let dashboard = json!({
-        "description": format!("{MARK}."),
-        "title": "Nonet",
-        "uid": "nonet",
-        "tags": ["kubernetes", "nonet"],
-        "schemaVersion": 39,
-        "editable": true,
-        "refresh": "30s",
-        "time": {"from": "now-1h", "to": "now"},
-        "templating": {"list": [
-            {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"},
-            variable("namespace", "label_values(nonet_build_info, namespace)"),
-            job,
-        ]},
-        "panels": panels,
-    });
-    let mut text = serde_json::to_string_pretty(&dashboard)?;
-    text.push('\n');
+    let (_, template) = template!("dashboard.yaml");
+    let mut dashboard: Value = serde_saphyr::from_str(template).map_err(io::Error::other)?;
+    let panels: Vec<Panel> = serde_json::from_value(dashboard["panels"].take())?;
+    let panels = panels.into_iter().enumerate().map(|(index, panel)| panel.into_json(index));
+    dashboard["panels"] = panels.collect::<Vec<_>>().into();
+    dashboard["description"] = format!("{MARK}.").into();
+    let text = serde_json::to_string_pretty(&dashboard)? + "\n";
     Ok([File { path: "deploy/components/monitoring/dashboard.json".to_owned(), text }])
 }

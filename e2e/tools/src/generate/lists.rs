@@ -4,7 +4,7 @@ use std::{fs, io};
 
 use kubectl_nonet::controllers::{ALL, Controller};
 
-use super::{File, MARK, by_name, by_port, fill_each, join, overlays, root};
+use super::{File, MARK, by_name, by_port, fill_each, join, overlays, root, template};
 
 /// The suites that wait longest. They start first, and all others follow in the order of their names.
 const LONGEST_FIRST: [&str; 10] = [
@@ -23,9 +23,8 @@ const LONGEST_FIRST: [&str; 10] = [
 /// The first words of the comment behind written lines.
 pub(super) const END: &str = " End: ";
 
-/// All files.
 pub(super) fn files() -> io::Result<Vec<File>> {
-    let suites = modules("e2e/tests", |text| text.contains("\npub(crate) fn suite() -> Suite {\n"))?;
+    let suites = suites()?;
     let dependencies = fill_each("NAME.workspace = true\n", by_name());
     let e2e = replace(&read("e2e/Cargo.toml")?, "dependencies on the controllers", &dependencies)?;
     let simulation = replace(&read("e2e/simulation/Cargo.toml")?, "dependencies on the controllers", &dependencies)?;
@@ -98,28 +97,50 @@ fn replace_between(text: &str, head: &str, end: &str, value: &str) -> io::Result
     Ok(format!("{before}{head}{value}{end}{after}"))
 }
 
-/// The source of the program that runs all suites.
-fn program_of_all_suites(suites: &[String]) -> String {
-    let modules = join(suites.iter().map(|name| format!("mod {name};\n")));
-    let mut names: Vec<&str> = suites.iter().map(String::as_str).collect();
-    names.sort_by_key(|name| LONGEST_FIRST.iter().position(|first| first == name).unwrap_or(LONGEST_FIRST.len()));
-    let calls = join(names.iter().map(|name| format!("        {name}::suite(),\n")));
-    format!("// {MARK}.\n{ALL_SUITES}\n{modules}\n{MAIN}{calls}    ])\n}}\n")
+/// A module of the program that runs all suites.
+struct Module {
+    name: String,
+    /// The path of its file, unless it is beside the program.
+    path: Option<String>,
+    is_suite: bool,
 }
 
-const ALL_SUITES: &str = r#"//! Every suite in one program: three at once, each in a process of its own.
-//!
-//! `cargo test -p e2e --test suites` runs them all, `... -- deployment::` those of one suite.
+/// The suites in `e2e/tests`, and the scenes of the controllers with their shared modules, in the order of their names.
+///
+/// A crate has its scenes in `tests/behaviour/scenes.rs`, or each suite in a file of the directory `scenes` beside it.
+fn suites() -> io::Result<Vec<Module>> {
+    let has_suite = |text: &str| text.contains("\npub(crate) fn suite() -> Suite {\n") || text.contains("\nsuite! {\n");
+    let own = modules("e2e/tests", has_suite)?.into_iter().map(|name| Module { name, path: None, is_suite: true });
+    let mut found: Vec<Module> = own.collect();
+    for controller in ALL {
+        let scenes = format!("{}/tests/behaviour/scenes", controller.name);
+        let add = |name: String, path: String| -> io::Result<Module> {
+            let is_suite = has_suite(&read(&path)?);
+            Ok(Module { name, path: Some(path), is_suite })
+        };
+        if !root().join(&scenes).is_dir() {
+            let short = controller.name.trim_end_matches("-controller").replace('-', "_");
+            found.push(add(short, format!("{scenes}.rs"))?);
+            continue;
+        }
+        for name in modules(&scenes, |_| true)? {
+            let path = format!("{scenes}/{name}.rs");
+            found.push(add(name, path)?);
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod lost_node;
-
-use std::process::ExitCode;
-
-use e2e::suite::run_all;
-"#;
-
-const MAIN: &str = "fn main() -> ExitCode {
-    run_all(vec![
-";
+/// The source of the program that runs all suites.
+fn program_of_all_suites(suites: &[Module]) -> String {
+    let modules = join(suites.iter().map(|Module { name, path, .. }| {
+        let path = path.as_ref().map(|path| format!("#[path = \"../../{path}\"]\n")).unwrap_or_default();
+        format!("{path}mod {name};\n")
+    }));
+    let mut names: Vec<&str> = suites.iter().filter(|suite| suite.is_suite).map(|suite| suite.name.as_str()).collect();
+    names.sort_by_key(|name| LONGEST_FIRST.iter().position(|first| first == name).unwrap_or(LONGEST_FIRST.len()));
+    let calls = join(names.iter().map(|name| format!("        {name}::suite(),\n")));
+    let (_, program) = template!("suites.txt");
+    format!("// {MARK}.\n{}", program.replace("MODULES\n", &modules).replace("SUITES\n", &calls))
+}

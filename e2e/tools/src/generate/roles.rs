@@ -10,7 +10,6 @@ use super::{File, fill, join, root, template};
 /// The verbs that a shadow keeps.
 const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
 
-/// A rule of RBAC.
 struct Rule {
     groups: Vec<String>,
     resources: Vec<String>,
@@ -41,7 +40,6 @@ impl Rule {
     }
 }
 
-/// A list of strings as YAML in one line.
 fn flow(list: &[String]) -> String {
     let quoted = |item: &String| if item.is_empty() || item == "*" { format!("\"{item}\"") } else { item.clone() };
     format!("[{}]", list.iter().map(quoted).collect::<Vec<_>>().join(", "))
@@ -89,10 +87,11 @@ pub(crate) fn rbac(controller: &Controller) -> io::Result<String> {
 /// The roles of a controller and of its shadow.
 pub(super) fn files(controller: &Controller) -> io::Result<[File; 2]> {
     let read: String = own_rules(controller)?.1.iter().filter_map(Rule::read_part).collect();
-    let shadow = format!("{SHADOW}{read}{REVIEWS}");
+    let (path, shadow) = template!("shadows/NAME/clusterrole.yaml");
+    let shadow = shadow.replace("READ_RULES\n", &read);
     Ok([
         File::of_deploy(&fill("controllers/NAME/rbac.yaml", controller), &rbac(controller)?),
-        File::of_deploy(&fill("shadows/NAME/clusterrole.yaml", controller), &fill(&shadow, controller)),
+        File::of_deploy(&fill(path, controller), &fill(&shadow, controller)),
     ])
 }
 
@@ -109,20 +108,4 @@ const LEASE_OF_MANAGER: &str = "  - apiGroups: [coordination.k8s.io]
 
 const EVENTS: &str = "  - apiGroups: [\"\"]
     resources: [events]
-";
-
-const REVIEWS: &str = "  - apiGroups: [authentication.k8s.io]
-    resources: [tokenreviews]
-    verbs: [create]
-  - apiGroups: [authorization.k8s.io]
-    resources: [subjectaccessreviews]
-    verbs: [create]
-";
-
-const SHADOW: &str = "# Rights of the shadow of NAME: read access to the objects that NAME reads.
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: nonet:NAME
-rules:
 ";

@@ -6,14 +6,11 @@ use common::meta::NamespacedName;
 use jiff::Timestamp;
 
 use super::{
-    node_states::NodeStates,
     processes::{Deed, Report},
-    rollout::{Phase, Rollout},
-    workloads::{Progress, Row},
+    rows::{Progress, Row, node_line, rows},
     world::World,
 };
 
-/// The number of notes that are kept.
 const KEPT: usize = 200;
 
 /// One line of history: an action of a controller, or another event.
@@ -33,28 +30,22 @@ pub(super) enum Mood {
     Plain,
     /// Progress.
     Good,
-    /// A failure.
     Bad,
 }
 
-/// The state of the playground.
 #[derive(Debug)]
 pub(super) struct Board {
     pub(super) started: Timestamp,
     pub(super) now: Timestamp,
-    /// The URL of the API server.
     pub(super) url: String,
     /// The command that sets `KUBECONFIG`.
     pub(super) export: String,
     pub(super) nodes: u32,
-    /// Nodes that are off, not ready or tainted.
-    pub(super) node_states: NodeStates,
+    /// The line about nodes that are off, not ready or tainted.
+    pub(super) node_line: Option<String>,
     /// Whether the example was applied.
     pub(super) has_example: bool,
-    /// The current step of the example.
     pub(super) status: String,
-    pub(super) rollouts: Vec<Rollout>,
-    /// All objects except Deployments.
     pub(super) rows: Vec<Row>,
     pub(super) reports: BTreeMap<String, Report>,
     /// Oldest first.
@@ -83,20 +74,19 @@ impl Board {
     /// Takes over the present state of the objects.
     pub(super) fn look(&mut self, world: &World, now: Timestamp) {
         self.now = now;
-        self.rollouts = world.deployments().map(|(key, d)| Rollout::of(world, key, d, now)).collect();
-        self.rows = world.rows(now);
+        self.rows = rows(world, now);
+        self.node_line = node_line(world);
     }
 
     /// The keys of unfinished objects, whose explanations the playground asks for.
     pub(super) fn unfinished(&self) -> Vec<String> {
         const ASKED: usize = 6;
         let mut keys: Vec<String> = Vec::new();
-        for rollout in self.rollouts.iter().filter(|r| r.phase != Phase::Complete) {
-            keys.push(rollout.key.to_string());
-            let parts = rollout.parts.iter().filter(|p| p.pods.available != p.size || p.pods.active() != p.size);
-            keys.extend(parts.map(|p| NamespacedName::new(&rollout.key.namespace, &p.name).to_string()));
+        for row in self.rows.iter().filter(|row| matches!(row.progress, Progress::Underway | Progress::Failed)) {
+            keys.push(row.key.to_string());
+            let parts = row.parts.iter().filter(|p| p.pods.available() != p.size || p.pods.active() != p.size);
+            keys.extend(parts.map(|p| NamespacedName::new(&row.key.namespace, &p.name).to_string()));
         }
-        keys.extend(self.rows.iter().filter(|row| row.progress == Progress::Underway).map(|row| row.key.to_string()));
         keys.truncate(ASKED);
         keys
     }
@@ -126,7 +116,7 @@ mod tests {
 
     fn deed(actions: &[&str]) -> Deed {
         let actions = actions.iter().map(|a| (*a).to_owned()).collect();
-        Deed { at: Timestamp::UNIX_EPOCH, key: "shop/web".to_owned(), situation: String::new(), actions }
+        Deed { at: Timestamp::UNIX_EPOCH, key: "shop/web".to_owned(), actions }
     }
 
     #[test]

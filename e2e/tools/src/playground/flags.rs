@@ -10,10 +10,8 @@ use crate::controllers;
 /// The controllers without which a Deployment does not roll out.
 const ROLLOUT: [&str; 2] = ["deployment-controller", "replicaset-controller"];
 
-/// The default number of nodes.
 const NODES: u32 = 6;
 
-/// The last paragraph of the help.
 const AFTER_HELP: &str = "This program contains every controller. It runs each one as a separate process and restarts a process that \
     ends, for example after kill -9. `playground gc-controller --help` lists the flags of a controller. \
     The key s, or `kubectl annotate node node-0 sim/power=off`, switches a node off. The key r, or \
@@ -63,7 +61,6 @@ pub(super) struct Flags {
 }
 
 impl Flags {
-    /// The number of nodes at the start.
     pub(super) fn nodes(&self) -> u32 {
         self.nodes.unwrap_or(if self.bare { 0 } else { NODES })
     }

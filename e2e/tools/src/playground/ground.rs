@@ -1,19 +1,13 @@
 //! The cluster of the playground: API server, protection of storage, nodes, controllers, kubeconfigs.
 
-use std::{
-    fs,
-    io::{self, Write as _},
-    net::Ipv4Addr,
-    os::unix::fs::OpenOptionsExt as _,
-    path::Path,
-};
+use std::net::Ipv4Addr;
 
+use anyhow::{Context as _, Result};
 use common::{app::ProgramDefinition, clock::Clock};
 
-use super::{Error, NAME, flags::Flags, kubeconfig::KubeconfigFile, processes::Processes};
+use super::{NAME, flags::Flags, kubeconfig::KubeconfigFile, processes::Processes};
 use crate::{
-    cluster::Directory,
-    controllers,
+    cluster::{Directory, write_private},
     nodes::Nodes,
     rights::{self, Holder},
     sandbox::{ADMIN, Credential, Sandbox, Server, Tls, protection::Protection},
@@ -32,7 +26,7 @@ pub(super) struct Ground {
 
 impl Ground {
     /// Starts the API server and writes the kubeconfig.
-    pub(super) async fn start(flags: &Flags, clock: Clock) -> Result<Self, Error> {
+    pub(super) async fn start(flags: &Flags, clock: Clock) -> Result<Self> {
         let sandbox = Sandbox::builder()
             .clock(clock.clone())
             .rbac(flags.rbac)
@@ -45,7 +39,7 @@ impl Ground {
         let server = sandbox.serve((Ipv4Addr::LOCALHOST, flags.port).into(), Tls::On).await?;
         let directory = Directory::new(NAME)?;
         let path = flags.kubeconfig.clone().unwrap_or_else(|| directory.path().join("kubeconfig"));
-        let kubeconfig = KubeconfigFile::write(&path, server.kubeconfig())?;
+        let kubeconfig = KubeconfigFile::write(&path, server.kubeconfig()).context("--kubeconfig")?;
         let protection = Protection::start(sandbox.client(ADMIN), clock.clone());
         Ok(Self { nodes: None, protection, kubeconfig, server, sandbox, directory, clock })
     }
@@ -71,18 +65,20 @@ impl Ground {
         &self,
         chosen: &[&'static ProgramDefinition],
         rbac: bool,
-    ) -> Result<Processes, Error> {
+    ) -> Result<Processes> {
         let mut launched = Vec::new();
         for definition in chosen {
             if rbac {
-                rights::give(&self.sandbox.client(ADMIN), &self.clock, definition.name, Holder::default()).await?;
+                let given =
+                    rights::give(&self.sandbox.client(ADMIN), &self.clock, definition.name, Holder::default()).await;
+                given.context("--rbac")?;
             }
-            let text = self.server.kubeconfig_for(&controllers::identity(definition.name), Credential::Token);
+            let text = self.server.kubeconfig_for(&rights::identity(definition.name), Credential::Token);
             let path = self.directory.path().join(format!("{}.kubeconfig", definition.name));
-            private(&path, &text).map_err(|e| Error::Io("cannot write a kubeconfig", e))?;
+            write_private(&path, &text)?;
             launched.push((*definition, path));
         }
-        Ok(Processes::start(&launched, &self.clock)?)
+        Processes::start(&launched, &self.clock)
     }
 
     /// Stops the nodes and the API server, and removes the files.
@@ -92,10 +88,4 @@ impl Ground {
         drop(self.kubeconfig);
         self.server.shutdown().await;
     }
-}
-
-/// Writes a file that only this user can read.
-fn private(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
 }

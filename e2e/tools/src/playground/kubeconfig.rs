@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 /// The name of the cluster in the kubeconfigs.
@@ -21,36 +22,26 @@ pub(super) struct KubeconfigFile {
     text: String,
 }
 
-/// The reason why the kubeconfig cannot be written.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    /// The file exists and is not from a playground.
-    #[error("{0} exists and is not the kubeconfig of a playground; it is not overwritten")]
-    Foreign(String),
-    /// The file belongs to a running playground.
-    #[error("{0} belongs to a playground that is still running; choose another file, or stop that playground")]
-    InUse(String),
-    /// The operating system refuses the write.
-    #[error("cannot write {0}: {1}")]
-    Io(String, io::Error),
-}
-
 impl KubeconfigFile {
     /// Writes a kubeconfig that only this user can read. A file that a playground left behind is replaced.
-    pub(super) fn write(path: &Path, text: String) -> Result<Self, Error> {
-        let shown = path.display().to_string();
-        let failed = |e| Error::Io(shown.clone(), e);
-        match fs::read_to_string(path) {
-            Ok(found) if is_ours(&found) && answers(&found) => return Err(Error::InUse(shown)),
-            Ok(found) if is_ours(&found) => fs::remove_file(path).map_err(failed)?,
-            Ok(_) => return Err(Error::Foreign(shown)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(failed(e)),
+    pub(super) fn write(path: &Path, text: String) -> Result<Self> {
+        let shown = path.display();
+        let found = match fs::read_to_string(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            found => Some(found.with_context(|| format!("cannot read {shown}"))?),
+        };
+        if let Some(found) = found {
+            ensure!(is_ours(&found), "{shown} exists and is not the kubeconfig of a playground; it is not overwritten");
+            ensure!(
+                !answers(&found),
+                "{shown} belongs to a playground that is still running; choose another file, or stop that playground"
+            );
+            fs::remove_file(path).with_context(|| format!("cannot remove {shown}"))?;
         }
         let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(failed)?;
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
         // Users paste the command in other directories.
-        let path = fs::canonicalize(path).map_err(failed)?;
+        let path = written.and_then(|()| fs::canonicalize(path)).with_context(|| format!("cannot write {shown}"))?;
         Ok(Self { path, text })
     }
 

@@ -11,17 +11,14 @@
 
 use std::collections::BTreeMap;
 
-use common::meta::{NamespacedName, Uid};
-use serde::Deserialize as _;
+use common::meta::NamespacedName;
 
-use super::world::{Bounds, ReplicaSet, World};
+use super::world::{Bounds, Object, World, pod};
 use crate::sandbox::Write;
-use common::pods::Pod;
 
 /// The extremes of a Deployment during a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extremes {
-    /// The bounds in force.
     pub(super) bounds: Bounds,
     /// The largest sum of the sizes of its ReplicaSets.
     pub(super) most: i32,
@@ -29,12 +26,11 @@ pub(super) struct Extremes {
     pub(super) least: Option<i32>,
 }
 
-/// The check of all Deployments.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     extremes: BTreeMap<NamespacedName, Extremes>,
     /// Sizes that the controller of a ReplicaSet may still act on, by generation: those after `observedGeneration`.
-    granted: BTreeMap<Uid, Vec<(i64, i32)>>,
+    granted: BTreeMap<String, Vec<(i64, i32)>>,
     judged: u64,
 }
 
@@ -44,7 +40,6 @@ fn by_controller(write: &Write) -> bool {
 }
 
 impl Limits {
-    /// The number of checked writes.
     pub(super) fn judged(&self) -> u64 {
         self.judged
     }
@@ -54,98 +49,87 @@ impl Limits {
         self.extremes.clear();
     }
 
-    /// The extremes of a Deployment.
     pub(super) fn extremes(&self, key: &NamespacedName) -> Option<Extremes> {
         self.extremes.get(key).copied()
     }
 
-    /// Checks a write that `world` already contains. Returns a line for each broken rule.
-    pub(super) fn judge(&mut self, world: &World, write: &Write) -> Vec<String> {
-        let mut broken = Vec::new();
-        match (&*write.group, &*write.resource) {
+    /// Checks a write that `world` already contains. Returns the broken rule.
+    pub(super) fn judge(&mut self, world: &World, write: &Write) -> Option<String> {
+        let (set, broken) = match (&*write.group, &*write.resource) {
             ("apps", "deployments") => {
-                self.note(world, world.deployment(&NamespacedName::new(&write.namespace, &write.name)), write);
+                self.note(world, world.get("Deployment", &NamespacedName::new(&write.namespace, &write.name)), write);
+                (None, None)
             }
             ("apps", "replicasets") => {
-                let read =
-                    |value: Option<std::sync::Arc<serde_json::Value>>| ReplicaSet::deserialize(value.as_deref()?).ok();
-                let (before, after) = (read(write.before()), read(write.after()));
-                match &after {
-                    Some(after) => broken.extend(self.resized(world, before.as_ref(), after, write)),
-                    None => drop(before.as_ref().map(|set| self.granted.remove(&set.metadata.uid))),
-                }
-                let deployment = after.as_ref().or(before.as_ref()).and_then(|set| world.deployment_of(set));
-                self.note(world, deployment, write);
+                let (before, after) = (write.before().map(Object), write.after().map(Object));
+                let broken = match (&before, &after) {
+                    (_, Some(after)) => self.resized(world, before.as_ref(), after, write),
+                    (Some(before), None) => {
+                        self.granted.remove(before.uid());
+                        None
+                    }
+                    (None, None) => None,
+                };
+                (after.or(before), broken)
             }
             ("", "pods") => {
-                let read = |value: Option<std::sync::Arc<serde_json::Value>>| Pod::deserialize(value.as_deref()?).ok();
-                let (before, after) = (read(write.before()), read(write.after()));
-                let Some(owner) = after.as_ref().or(before.as_ref()).and_then(|pod| pod.meta.controller()) else {
-                    return broken;
+                let (before, after) = (pod(write.before()), pod(write.after()));
+                let owner = after.as_ref().or(before.as_ref())?.meta.controller()?;
+                let set = world.with_uid("ReplicaSet", &owner.uid.to_string())?;
+                let is_deleting = after.as_ref().is_none_or(|pod| pod.meta.is_deleting());
+                let broken = match &before {
+                    None => self.created(world, set, write),
+                    Some(pod) if pod.meta.is_deleting() || !is_deleting || !pod.is_active() => None,
+                    Some(pod) if !pod.is_available(set.min_ready_seconds(), write.at) => None,
+                    Some(_) => deleted(world, set, write),
                 };
-                let Some(set) = world.set(&owner.uid) else { return broken };
-                if before.is_none() {
-                    broken.extend(self.created(world, set, write));
-                } else if let Some(pod) = &before {
-                    let goes = !pod.meta.is_deleting() && after.as_ref().is_none_or(|pod| pod.meta.is_deleting());
-                    if goes && pod.is_active() && pod.is_available(set.spec.min_ready_seconds, write.at) {
-                        broken.extend(deleted(world, set, write));
-                    }
-                }
-                self.note(world, world.deployment_of(set), write);
+                (Some(set.clone()), broken)
             }
-            _ => return broken,
-        }
+            _ => return None,
+        };
+        self.note(world, set.as_ref().and_then(|set| deployment_of(world, set)), write);
         self.judged += 1;
         broken
     }
 
     /// Checks the creation or a change of a ReplicaSet or of its status.
-    fn resized(
-        &mut self,
-        world: &World,
-        before: Option<&ReplicaSet>,
-        after: &ReplicaSet,
-        write: &Write,
-    ) -> Option<String> {
-        let granted = self.granted.entry(after.metadata.uid.clone()).or_default();
-        granted.retain(|(generation, _)| *generation >= after.status.observed_generation);
-        if granted.last() != Some(&(after.metadata.generation, after.replicas())) {
-            granted.push((after.metadata.generation, after.replicas()));
+    fn resized(&mut self, world: &World, before: Option<&Object>, after: &Object, write: &Write) -> Option<String> {
+        let granted = self.granted.entry(after.uid().to_owned()).or_default();
+        granted.retain(|(generation, _)| *generation >= after.number("/status/observedGeneration"));
+        let grant = (after.number("/metadata/generation"), after.replicas());
+        if granted.last() != Some(&grant) {
+            granted.push(grant);
         }
-        let grown = after.replicas() > before.map_or(0, ReplicaSet::replicas);
-        let deployment = world.deployment_of(after).filter(|_| grown && by_controller(write))?;
-        let bounds = deployment.bounds()?;
-        let sizes: i32 = world.sets_of(deployment).iter().map(|set| set.replicas()).sum();
+        let grown = after.replicas() > before.map_or(0, Object::replicas);
+        let deployment = deployment_of(world, after).filter(|_| grown && by_controller(write))?;
+        let (bounds, sizes) = (deployment.bounds()?, world.sizes(deployment));
         (sizes > bounds.most).then(|| {
             format!(
                 "{}: ReplicaSet {} grew to {}, which makes {sizes} Pods in all, but replicas + maxSurge is {}",
-                deployment.metadata.key(),
-                after.metadata.name,
+                deployment.key(),
+                write.name,
                 after.replicas(),
                 bounds.most
             )
         })
     }
 
-    /// Checks the creation of a Pod.
-    fn created(&self, world: &World, set: &ReplicaSet, write: &Write) -> Option<String> {
+    fn created(&self, world: &World, set: &Object, write: &Write) -> Option<String> {
         if !by_controller(write) {
             return None;
         }
-        let granted = self.granted.get(&set.metadata.uid).into_iter().flatten().map(|(_, size)| *size).max()?;
+        let granted = self.granted.get(set.uid()).into_iter().flatten().map(|(_, size)| *size).max()?;
         let active = world.census(set, write.at).active();
         (active > granted)
-            .then(|| format!("ReplicaSet {}: Pod {} is number {active} of {granted}", set.metadata.key(), write.name))
+            .then(|| format!("ReplicaSet {}: Pod {} is number {active} of {granted}", set.key(), write.name))
     }
 
-    /// Updates the extremes.
-    fn note(&mut self, world: &World, deployment: Option<&super::world::Deployment>, write: &Write) {
+    fn note(&mut self, world: &World, deployment: Option<&Object>, write: &Write) {
         let Some((deployment, bounds)) = deployment.and_then(|d| Some((d, d.bounds()?))) else { return };
-        let sizes: i32 = world.sets_of(deployment).iter().map(|set| set.replicas()).sum();
-        let available = world.census_of(deployment, write.at).available;
+        let sizes = world.sizes(deployment);
+        let available = world.census_of_owned("ReplicaSet", deployment, write.at).available();
         let fresh = Extremes { bounds, most: sizes, least: None };
-        let extremes = self.extremes.entry(deployment.metadata.key()).or_insert(fresh);
+        let extremes = self.extremes.entry(deployment.key()).or_insert(fresh);
         if extremes.bounds != bounds {
             *extremes = fresh;
         }
@@ -157,15 +141,20 @@ impl Limits {
     }
 }
 
+/// The Deployment that controls a ReplicaSet, if it exists.
+fn deployment_of<'a>(world: &'a World, set: &Object) -> Option<&'a Object> {
+    world.with_uid("Deployment", set.owner())
+}
+
 /// Checks the deletion of an available Pod.
-fn deleted(world: &World, set: &ReplicaSet, write: &Write) -> Option<String> {
-    let deployment = world.deployment_of(set).filter(|_| by_controller(write))?;
+fn deleted(world: &World, set: &Object, write: &Write) -> Option<String> {
+    let deployment = deployment_of(world, set).filter(|_| by_controller(write))?;
     let bounds = deployment.bounds()?;
-    let available = world.census_of(deployment, write.at).available;
+    let available = world.census_of_owned("ReplicaSet", deployment, write.at).available();
     (available < bounds.least).then(|| {
         format!(
             "{}: Pod {} was deleted, which leaves {available} available, but replicas - maxUnavailable is {}",
-            deployment.metadata.key(),
+            deployment.key(),
             write.name,
             bounds.least
         )

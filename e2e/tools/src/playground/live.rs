@@ -2,7 +2,6 @@
 
 use std::{fmt::Write as _, io, time::Duration};
 
-use common::meta::NamespacedName;
 use ratatui::{
     DefaultTerminal, Frame,
     crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
@@ -16,21 +15,17 @@ use tokio::sync::mpsc;
 use super::{
     board::{Board, Mood},
     processes::{Report, State},
-    rollout::{Part, Phase, Rollout},
-    workloads::{Progress, Row},
-    world::Census,
+    rows::{Part, Progress, Row},
+    world::{Census, STATES},
 };
 
 /// A command that the user gives by a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// End the playground.
     Quit,
     /// Roll out another image.
     Update,
-    /// Switch a node off.
     StopNode,
-    /// Switch all nodes on again.
     StartNodes,
 }
 
@@ -69,7 +64,6 @@ impl Live {
         self.wishes.recv().await.unwrap_or(Wish::Quit)
     }
 
-    /// Draws the whole screen.
     pub(super) fn draw(&mut self, board: &Board) -> io::Result<()> {
         self.terminal.draw(|frame| draw(frame, board)).map(drop)
     }
@@ -116,7 +110,7 @@ const HISTORY: u16 = 6;
 /// Draws the board on a screen of any size.
 pub(super) fn draw(frame: &mut Frame<'_>, board: &Board) {
     // Nodes have a line if one of them is off, not ready or tainted.
-    let head_height = HEAD + u16::from(board.node_states.are_odd());
+    let head_height = HEAD + u16::from(board.node_line.is_some());
     let (width, room) = (frame.area().width, frame.area().height.saturating_sub(head_height + FOOT));
     let rows = |lines: &[Line<'_>]| u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(1);
     // If there is not enough room, first two controllers share a line, then ReplicaSets are left out, then lines are cut off.
@@ -190,7 +184,7 @@ fn panel<'a>(frame: &mut Frame<'_>, area: Rect, title: impl Into<Line<'a>>, mut 
 
 fn legend() -> Line<'static> {
     let mut spans = vec![Span::raw(" Workloads · Pods: ")];
-    for ((name, _), (sign, colour)) in Census::default().named().into_iter().zip(SIGNS) {
+    for (name, (sign, colour)) in STATES.into_iter().zip(SIGNS) {
         spans.push(Span::styled(sign.to_string(), colour));
         spans.push(Span::raw(format!(" {name} ")));
     }
@@ -208,9 +202,7 @@ fn head_lines(board: &Board) -> Vec<Line<'_>> {
         Line::from(board.status.as_str()).bold(),
         Line::from(kept),
     ];
-    if board.node_states.are_odd() {
-        lines.push(Line::from(board.node_states.line()).yellow());
-    }
+    lines.extend(board.node_line.as_deref().map(|line| Line::from(line).yellow()));
     lines
 }
 
@@ -222,55 +214,25 @@ enum Parts {
 }
 
 fn workload_lines(board: &Board, width: u16, parts: Parts) -> Vec<Line<'_>> {
-    if board.rollouts.is_empty() && board.rows.is_empty() {
+    if board.rows.is_empty() {
         let hint = "no workloads yet: kubectl create deployment hello --image=hello --replicas=3";
         return vec![Line::from(hint).dim()];
     }
-    let names = board.rollouts.iter().map(|rollout| ("Deployment", &rollout.key));
-    let names = names.chain(board.rows.iter().map(|row| (row.kind, &row.key)));
-    let longest = names.map(|(kind, key)| format!("{kind} {key}").chars().count()).max().unwrap_or(0);
+    let name = |row: &Row| format!("{} {}", row.kind, row.key);
+    let longest = board.rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0);
     let column = longest.min(usize::from(width) / 3);
-    let name = |kind: &str, key: &NamespacedName| {
-        let name: String = format!("{kind} {key}").chars().take(column).collect();
-        Span::styled(format!("{name:<column$} "), Style::new().add_modifier(Modifier::BOLD))
-    };
     let mut lines = Vec::new();
-    for rollout in &board.rollouts {
-        lines.push(rollout_line(name("Deployment", &rollout.key), rollout, width));
-        if let Phase::Failed(why) = &rollout.phase {
-            lines.push(Line::from(format!("    {why}")).red());
-        }
-        let shown = rollout.parts.iter().filter(|part| parts == Parts::Shown && part.is_visible());
+    for row in &board.rows {
+        let name: String = name(row).chars().take(column).collect();
+        lines.push(row_line(Span::styled(format!("{name:<column$} "), Style::new().add_modifier(Modifier::BOLD)), row));
+        let shown = row.parts.iter().filter(|_| parts == Parts::Shown);
         lines.extend(shown.map(|part| part_line(part, width)));
     }
-    lines.extend(board.rows.iter().map(|row| row_line(name(row.kind, &row.key), row)));
     lines
 }
 
 /// The width of the column with the state of an object.
 const STATE: usize = 9;
-
-fn rollout_line<'a>(name: Span<'a>, rollout: &'a Rollout, width: u16) -> Line<'a> {
-    let style = match rollout.phase {
-        Phase::Complete => Style::new().fg(Color::Green),
-        Phase::Failed(_) => Style::new().fg(Color::Red),
-        Phase::Paused => Style::new().fg(Color::Magenta),
-        Phase::Unseen | Phase::Progressing => Style::new().fg(Color::Yellow),
-    };
-    let all = rollout.pods();
-    let wide = width >= WIDE;
-    let mut spans = vec![name, Span::styled(format!("{:<STATE$} ", rollout.phase.word()), style)];
-    spans.extend(bar(rollout, if wide { 24 } else { 12 }));
-    let (new, old) = (rollout.new.active(), rollout.old.active());
-    spans.push(Span::raw(format!(" new {new}/{}  old {old}  available {}", rollout.wanted, all.available)));
-    if wide {
-        spans.push(Span::raw(format!("  ready {}", all.ready + all.available)));
-        if let Some(bounds) = rollout.bounds {
-            spans.push(Span::raw(format!("  ({} to {} Pods)", bounds.least, bounds.most)).dim());
-        }
-    }
-    Line::from(spans)
-}
 
 fn row_line<'a>(name: Span<'a>, row: &'a Row) -> Line<'a> {
     let style = match row.progress {
@@ -291,32 +253,12 @@ fn row_line<'a>(name: Span<'a>, row: &'a Row) -> Line<'a> {
 
 /// A sign for each Pod, or numbers if there are more than `room`.
 fn pod_signs(pods: Census, room: usize) -> Vec<Span<'static>> {
-    let states = pods.named();
-    let count: i32 = states.iter().map(|(_, n)| n).sum();
-    let fits = usize::try_from(count).is_ok_and(|count| count <= room);
-    let counted = states.into_iter().zip(SIGNS).filter(|((_, n), _)| *n > 0);
+    let fits = usize::try_from(pods.0.iter().sum::<i32>()).is_ok_and(|count| count <= room);
+    let counted = STATES.into_iter().zip(pods.0).zip(SIGNS).filter(|((_, n), _)| *n > 0);
     let text = |state: &str, n: i32, sign: char| {
         if fits { sign.to_string().repeat(usize::try_from(n).unwrap_or(0)) } else { format!("{n} {state} ") }
     };
     counted.map(|((state, n), (sign, colour))| Span::styled(text(state, n, sign), colour)).collect()
-}
-
-/// A bar with the shares of new available Pods, other new Pods and old Pods.
-fn bar(rollout: &Rollout, width: i32) -> Vec<Span<'static>> {
-    let total = rollout.wanted.max(rollout.pods().active()).max(1);
-    let cells = |n: i32| {
-        usize::try_from((i64::from(n) * i64::from(width) / i64::from(total)).clamp(0, i64::from(width))).unwrap_or(0)
-    };
-    let done = cells(rollout.new.available);
-    let coming = cells(rollout.new.active()).saturating_sub(done);
-    let old = cells(rollout.pods().active()).saturating_sub(done + coming);
-    let rest = usize::try_from(width).unwrap_or(0).saturating_sub(done + coming + old);
-    vec![
-        Span::styled("█".repeat(done), Color::Green),
-        Span::styled("▓".repeat(coming), Color::Yellow),
-        Span::styled("▒".repeat(old), Color::Blue),
-        Span::styled("░".repeat(rest), Color::DarkGray),
-    ]
 }
 
 fn part_line(part: &Part, width: u16) -> Line<'_> {

@@ -15,7 +15,6 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// Writes a line of history.
     pub(super) fn note(board: &Board, note: &Note) -> io::Result<()> {
         let mark = if note.mood == Mood::Bad { "!! " } else { "" };
         Self::line(board.elapsed(note.at), &note.who, &format!("{mark}{}", note.text))
@@ -23,9 +22,8 @@ impl Plain {
 
     /// Writes a line for each changed object.
     pub(super) fn objects(&mut self, board: &Board) -> io::Result<()> {
-        let rollouts = board.rollouts.iter().map(|rollout| (format!("Deployment {}", rollout.key), rollout.line()));
         let rows = board.rows.iter().map(|row| (format!("{} {}", row.kind, row.key), row.line()));
-        let now: BTreeMap<String, String> = rollouts.chain(rows).collect();
+        let now: BTreeMap<String, String> = rows.collect();
         for (object, line) in &now {
             if self.lines.get(object) != Some(line) {
                 Self::line(board.elapsed(board.now), object, line)?;

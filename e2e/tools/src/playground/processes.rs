@@ -7,12 +7,14 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Result;
 use common::{
     app::ProgramDefinition,
     clock::{Clock, Instant},
 };
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
@@ -35,11 +37,11 @@ const RESTART_FIRST: Duration = Duration::from_secs(1);
 const RESTART_LAST: Duration = Duration::from_secs(60);
 
 /// The state of the process of a controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
     /// It does not answer requests yet.
+    #[default]
     Starting,
-    /// It answers requests.
     Running,
     /// It has ended, and the playground did not stop it. The text has the exit status and the end of its log. It will be
     /// restarted.
@@ -47,24 +49,20 @@ pub(super) enum State {
 }
 
 /// One sync of a controller that had a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Deed {
     pub(super) at: Timestamp,
     pub(super) key: String,
-    pub(super) situation: String,
     pub(super) actions: Vec<String>,
 }
 
-/// The diagnostics of a controller.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Report {
     pub(super) name: String,
     pub(super) pid: u32,
     pub(super) state: State,
-    /// The address of its diagnostics.
     pub(super) diagnostics: Option<std::net::SocketAddr>,
     pub(super) leads: bool,
-    /// The number of restarts.
     pub(super) restarts: u32,
     /// The number of keys in its work queues.
     pub(super) depth: u64,
@@ -73,44 +71,9 @@ pub(super) struct Report {
     pub(super) usage: Usage,
     /// The last error of each failing key.
     pub(super) failing: Vec<(String, String)>,
-    /// The reasons for waiting, by key.
     pub(super) waiting: Vec<(String, Vec<String>)>,
     /// Its actions since the last report, oldest first.
     pub(super) deeds: Vec<Deed>,
-}
-
-/// The answer of `/debug/explain` for one loop.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Explained {
-    recent: Vec<Recent>,
-    failing: Vec<Key>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Recent {
-    at: String,
-    key: String,
-    situation: String,
-    actions: Vec<String>,
-}
-
-/// The answer of `/debug/explain` for one key.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Key {
-    #[serde(rename = "key")]
-    name: String,
-    state: String,
-    waiting: Vec<String>,
-    last_error: Option<LastError>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct LastError {
-    error: String,
 }
 
 /// The running controllers. Dropping this without [`Processes::stop`] kills them.
@@ -142,7 +105,7 @@ fn launch(name: &str, kubeconfig: &Path) -> Result<Launch, Error> {
 
 impl Processes {
     /// Starts controllers, each with its own kubeconfig.
-    pub(super) fn start(controllers: &[(&'static ProgramDefinition, PathBuf)], clock: &Clock) -> Result<Self, Error> {
+    pub(super) fn start(controllers: &[(&'static ProgramDefinition, PathBuf)], clock: &Clock) -> Result<Self> {
         let mut players = Vec::new();
         for (definition, kubeconfig) in controllers {
             let process = launch(definition.name, kubeconfig)?.start(clock)?;
@@ -277,14 +240,9 @@ impl Player {
             pid: self.process.pid(),
             state: self.state.clone(),
             diagnostics: self.process.debug_address(),
-            leads: false,
             restarts: self.restarts,
-            depth: 0,
-            requests: 0,
             usage: self.process.usage().unwrap_or_default(),
-            failing: Vec::new(),
-            waiting: Vec::new(),
-            deeds: Vec::new(),
+            ..Report::default()
         };
         if matches!(self.state, State::Ended(_)) {
             return report;
@@ -292,38 +250,44 @@ impl Player {
         if let Ok((200, text)) = self.process.get("/metrics").await {
             self.state = State::Running;
             report.state = State::Running;
-            let samples = Samples::parse(&text);
-            let sum = |name: &str| samples.sum(name).unwrap_or(0.0);
-            report.leads = sum("leader_election_master_status") > 0.0;
-            report.depth = sum("workqueue_depth") as u64;
-            report.requests = sum("rest_client_requests_total") as u64;
+            let samples = Samples(text);
+            report.leads = samples.sum("leader_election_master_status") > 0.0;
+            report.depth = samples.sum("workqueue_depth") as u64;
+            report.requests = samples.sum("rest_client_requests_total") as u64;
         }
-        if let Ok((200, text)) = self.process.get("/debug/explain").await {
-            let loops: BTreeMap<String, Explained> = serde_json::from_str(&text).unwrap_or_default();
-            let since = self.seen;
-            for explained in loops.into_values() {
-                let errors = explained.failing.into_iter().filter_map(|k| Some((k.name, k.last_error?.error)));
-                report.failing.extend(errors);
-                for recent in explained.recent {
-                    let Ok(at) = recent.at.parse::<Timestamp>() else { continue };
-                    if at > since {
-                        let Recent { key, situation, actions, .. } = recent;
-                        report.deeds.push(Deed { at, key, situation, actions });
-                        self.seen = self.seen.max(at);
-                    }
+        let since = self.seen;
+        for explained in self.explain("").await {
+            for key in items(&explained["failing"]) {
+                if let (Some(name), Some(error)) = (key["key"].as_str(), key["lastError"]["error"].as_str()) {
+                    report.failing.push((name.to_owned(), error.to_owned()));
                 }
             }
-            report.deeds.sort_by_key(|deed| deed.at);
+            let deeds = items(&explained["recent"]).filter_map(|recent| Deed::deserialize(recent).ok());
+            report.deeds.extend(deeds.filter(|deed| deed.at > since));
         }
+        report.deeds.sort_by_key(|deed| deed.at);
+        self.seen = report.deeds.last().map_or(since, |deed| deed.at);
         for question in questions {
-            let Ok((200, text)) = self.process.get(&format!("/debug/explain?key={question}")).await else { continue };
-            let loops: BTreeMap<String, Key> = serde_json::from_str(&text).unwrap_or_default();
-            for answer in loops.into_values().filter(|key| key.state != "gone" && !key.waiting.is_empty()) {
-                report.waiting.push((answer.name, answer.waiting));
+            let answers = self.explain(&format!("?key={question}")).await.into_iter();
+            for answer in answers.filter(|answer| answer["state"] != "gone") {
+                let why: Vec<String> = items(&answer["waiting"]).filter_map(Value::as_str).map(str::to_owned).collect();
+                if !why.is_empty() {
+                    report.waiting.push((answer["key"].as_str().unwrap_or_default().to_owned(), why));
+                }
             }
         }
         report
     }
+
+    /// The answer of `/debug/explain` for each loop.
+    async fn explain(&self, query: &str) -> Vec<Value> {
+        let Ok((200, text)) = self.process.get(&format!("/debug/explain{query}")).await else { return Vec::new() };
+        serde_json::from_str::<BTreeMap<String, Value>>(&text).unwrap_or_default().into_values().collect()
+    }
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
 }
 
 #[cfg(test)]

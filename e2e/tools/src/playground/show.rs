@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::{Context as _, Result, anyhow, bail};
 use common::{app::ProgramDefinition, clock::Instant};
 use http::Method;
 use jiff::Timestamp;
@@ -13,22 +14,21 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
-    Error, NAME, Signals,
+    NAME,
     board::{Board, Mood, deed_line},
-    example::{self, Example, Judged, Next},
+    example::{self, Example, Next},
     flags::Flags,
     ground::Ground,
     limits::Limits,
     live::{Live, Wish},
-    names::Names,
-    node_states::{Change, NodeState, NodeStates, POWER},
     plain::Plain,
     print,
     processes::{Processes, Report, State},
+    rows::{POWER, is_off, node_state},
     svg,
-    world::World,
+    world::{Object, World},
 };
-use crate::sandbox::Write;
+use crate::{program::Signals, sandbox::Write};
 
 /// The period of updates of the view while objects change ...
 const TICK: Duration = Duration::from_millis(50);
@@ -38,19 +38,16 @@ const TICK_IDLE: Duration = Duration::from_millis(250);
 /// The message at the end of the example.
 const YOURS: &str = "the cluster is yours: use kubectl in another terminal; Ctrl-C ends everything";
 
-/// The kind of the view.
 enum View {
     Plain(Plain),
     Live(Box<Live>),
 }
 
-/// The running playground.
 struct Show<'a> {
     flags: &'a Flags,
     ground: &'a Ground,
     board: Board,
     world: World,
-    names: Names,
     limits: Limits,
     /// The example; `None` with `--bare`.
     example: Option<Example>,
@@ -60,9 +57,7 @@ struct Show<'a> {
     /// Whether an object has changed since the last update of the view, and the time of that update.
     changed: bool,
     looked: Instant,
-    /// The last process id of each controller ...
-    running: BTreeMap<String, u32>,
-    /// ... and its last process id as the leader.
+    /// The last process id of each controller as the leader.
     leaders: BTreeMap<String, u32>,
     /// The reasons for exit code 1 with `--exit-when-done`.
     failures: Vec<String>,
@@ -78,7 +73,7 @@ pub(super) async fn show(
     mut writes: UnboundedReceiver<Arc<Write>>,
     processes: &mut Processes,
     signals: &mut Signals,
-) -> Result<(), Error> {
+) -> Result<()> {
     let mut show = Show::start(flags, live, ground, chosen).await?;
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -117,7 +112,7 @@ impl<'a> Show<'a> {
         live: bool,
         ground: &'a Ground,
         chosen: &[&'static ProgramDefinition],
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let now = ground.clock.now();
         let board = Board {
             started: now,
@@ -125,10 +120,9 @@ impl<'a> Show<'a> {
             url: ground.server.url(),
             export: ground.kubeconfig.export(),
             nodes: flags.nodes(),
-            node_states: NodeStates::default(),
+            node_line: None,
             has_example: !flags.bare,
             status: if flags.bare { YOURS.to_owned() } else { String::new() },
-            rollouts: Vec::new(),
             rows: Vec::new(),
             reports: BTreeMap::new(),
             history: VecDeque::new(),
@@ -136,7 +130,7 @@ impl<'a> Show<'a> {
             broken: 0,
         };
         let view = if live {
-            View::Live(Box::new(Live::start().map_err(|e| Error::Io("cannot use the terminal", e))?))
+            View::Live(Box::new(Live::start().context("cannot use the terminal")?))
         } else {
             View::Plain(Plain::default())
         };
@@ -145,14 +139,12 @@ impl<'a> Show<'a> {
             ground,
             board,
             world: World::default(),
-            names: Names::default(),
             limits: Limits::default(),
             example: None,
             version: 1,
             view,
             changed: true,
             looked: ground.clock.monotonic_now(),
-            running: BTreeMap::new(),
             leaders: BTreeMap::new(),
             failures: Vec::new(),
             done: false,
@@ -167,21 +159,21 @@ impl<'a> Show<'a> {
             }
             return Ok(show);
         }
-        for object in example::objects() {
+        for object in example::objects()? {
             ground.sandbox.apply(object).await?;
         }
-        let judged = Judged::by(&chosen.iter().map(|definition| definition.name).collect::<Vec<_>>());
-        show.example = Some(Example::applied(judged, ground.clock.monotonic_now()));
-        let text = format!("applied the example in namespace {}: {}", example::NAMESPACE, example::PARTS);
+        let controllers = chosen.iter().map(|definition| definition.name).collect();
+        show.example = Some(Example::applied(controllers, ground.clock.monotonic_now()));
+        let text = format!("applied the example in namespace {}: {}", example::NAMESPACE, example::SUMMARY);
         show.say(ground.clock.now(), NAME, text, Mood::Good)?;
         Ok(show)
     }
 
     /// Adds a line of history, and prints it in the plain view.
-    fn say(&mut self, at: Timestamp, who: &str, text: String, mood: Mood) -> Result<(), Error> {
+    fn say(&mut self, at: Timestamp, who: &str, text: String, mood: Mood) -> Result<()> {
         let note = self.board.note(at, who, text, mood);
         match self.view {
-            View::Plain(_) => Plain::note(&self.board, &note).map_err(|e| Error::Io("cannot write to stdout", e)),
+            View::Plain(_) => Plain::note(&self.board, &note).context("cannot write to stdout"),
             View::Live(_) => Ok(()),
         }
     }
@@ -194,17 +186,15 @@ impl<'a> Show<'a> {
         }
     }
 
-    /// Takes in an accepted write.
-    fn wrote(&mut self, write: &Write) -> Result<(), Error> {
+    fn wrote(&mut self, write: &Write) -> Result<()> {
         self.changed = true;
         self.world.apply(write);
-        self.names.apply(write);
-        if let Some(change) = self.board.node_states.apply(write) {
-            self.node_changed(write.at, change)?;
+        if write.resource == "nodes" && write.group.is_empty() {
+            self.node_changed(write)?;
         }
         let broken = self.limits.judge(&self.world, write);
         self.board.judged = self.limits.judged();
-        for text in broken {
+        if let Some(text) = broken {
             self.board.broken += 1;
             self.failures.push(text.clone());
             self.say(write.at, "limits", text, Mood::Bad)?;
@@ -213,35 +203,43 @@ impl<'a> Show<'a> {
     }
 
     /// Reports a change of a node, and switches the node if its annotation has changed.
-    fn node_changed(&mut self, at: Timestamp, Change { name, before, after }: Change) -> Result<(), Error> {
-        let is_off = |state: &Option<NodeState>| state.as_ref().is_some_and(|state| state.is_off);
-        if is_off(&before) != is_off(&after) {
-            self.ground.switch(&name, is_off(&after));
+    fn node_changed(&mut self, write: &Write) -> Result<()> {
+        let (before, after) = (write.before().map(Object), write.after().map(Object));
+        let [was_off, is_off] = [&before, &after].map(|node| node.as_ref().is_some_and(is_off));
+        if was_off != is_off {
+            self.ground.switch(&write.name, is_off);
         }
         // New nodes have no lines of their own.
-        let (Some(_), Some(after)) = (before, after) else { return Ok(()) };
-        let text = format!("{name} is {after}");
-        self.say(at, "nodes", text, Mood::Plain)
+        let (Some(before), Some(after)) = (before, after) else { return Ok(()) };
+        let (before, after) = (node_state(&before), node_state(&after));
+        if before == after {
+            return Ok(());
+        }
+        self.say(write.at, "nodes", format!("{} is {after}", write.name), Mood::Plain)
+    }
+
+    /// The names of the nodes that are switched off, or of those that are on.
+    fn nodes(&self, are_off: bool) -> Vec<String> {
+        let nodes = self.world.all("Node").filter(|node| is_off(node) == are_off);
+        nodes.map(|node| node.text("/metadata/name").to_owned()).collect()
     }
 
     /// Switches the next node off.
-    async fn stop_node(&mut self) -> Result<(), Error> {
-        match self.board.node_states.next_on().map(str::to_owned) {
-            Some(name) => self.annotate(&name, json!("off")).await,
+    async fn stop_node(&mut self) -> Result<()> {
+        match self.nodes(false).first() {
+            Some(name) => self.annotate(name, json!("off")).await,
             None => self.say(self.ground.clock.now(), NAME, "every node is switched off".to_owned(), Mood::Plain),
         }
     }
 
-    /// Switches all nodes on.
-    async fn start_nodes(&mut self) -> Result<(), Error> {
-        let off: Vec<String> = self.board.node_states.off().map(str::to_owned).collect();
-        for name in off {
+    async fn start_nodes(&mut self) -> Result<()> {
+        for name in self.nodes(true) {
             self.annotate(&name, Value::Null).await?;
         }
         Ok(())
     }
 
-    async fn annotate(&self, node: &str, power: Value) -> Result<(), Error> {
+    async fn annotate(&self, node: &str, power: Value) -> Result<()> {
         let patch = json!({"metadata": {"annotations": {POWER: power}}});
         match self.ground.sandbox.merge("nodes", None, node, None, patch).await {
             Ok(_) => Ok(()),
@@ -251,12 +249,11 @@ impl<'a> Show<'a> {
         }
     }
 
-    /// Takes in the reports of the controllers.
-    fn heard(&mut self, mut reports: Vec<Report>) -> Result<(), Error> {
+    fn heard(&mut self, mut reports: Vec<Report>) -> Result<()> {
         for report in &mut reports {
             let deeds = report.deeds.iter_mut().map(|deed| &mut deed.key);
             for key in deeds.chain(report.failing.iter_mut().map(|(key, _)| key)) {
-                *key = self.names.of(key).to_owned();
+                *key = self.world.name_of(key).to_owned();
             }
         }
         let deeds = reports.iter().flat_map(|r| r.deeds.iter().map(|deed| (deed.at, r.name.clone(), deed_line(deed))));
@@ -266,22 +263,20 @@ impl<'a> Show<'a> {
             self.say(at, &who, line, Mood::Plain)?;
         }
         for report in reports {
-            let known = self.board.reports.get(&report.name);
-            let ended = |r: &Report| matches!(r.state, State::Ended(_));
-            if let State::Ended(why) = &report.state
-                && !known.is_some_and(ended)
-            {
-                let why = why.clone();
-                self.failures.push(format!("{} {why}", report.name));
-                self.say(self.ground.clock.now(), &report.name, why, Mood::Bad)?;
-            }
-            if report.state == State::Running {
-                let before = self.running.insert(report.name.clone(), report.pid);
-                if before.is_some_and(|pid| pid != report.pid) {
+            let known = self.board.reports.get(&report.name).map_or(&State::Starting, |known| &known.state);
+            let (was_running, has_ended) = (*known == State::Running, matches!(known, State::Ended(_)));
+            match &report.state {
+                State::Ended(why) if !has_ended => {
+                    let why = why.clone();
+                    self.failures.push(format!("{} {why}", report.name));
+                    self.say(self.ground.clock.now(), &report.name, why, Mood::Bad)?;
+                }
+                State::Running if !was_running && report.restarts > 0 => {
                     let text =
                         format!("runs again, process {}; it leads once the Lease of the last one expires", report.pid);
                     self.say(self.ground.clock.now(), &report.name, text, Mood::Plain)?;
                 }
+                _ => {}
             }
             if report.leads && self.leaders.insert(report.name.clone(), report.pid) != Some(report.pid) {
                 let address = report.diagnostics.map_or_else(String::new, |a| format!(", diagnostics on http://{a}"));
@@ -294,7 +289,7 @@ impl<'a> Show<'a> {
     }
 
     /// Updates the view and checks the progress of the example.
-    async fn look(&mut self) -> Result<(), Error> {
+    async fn look(&mut self) -> Result<()> {
         let (now, instant) = (self.ground.clock.now(), self.ground.clock.monotonic_now());
         if !self.changed && instant - self.looked < TICK_IDLE {
             return Ok(());
@@ -302,10 +297,10 @@ impl<'a> Show<'a> {
         (self.changed, self.looked) = (false, instant);
         self.board.look(&self.world, now);
         if let View::Plain(plain) = &mut self.view {
-            plain.objects(&self.board).map_err(|e| Error::Io("cannot write to stdout", e))?;
+            plain.objects(&self.board).context("cannot write to stdout")?;
         }
         let next = match &mut self.example {
-            Some(example) => example.look(&self.board.rollouts, &self.board.rows, &self.limits, instant),
+            Some(example) => example.look(&self.board.rows, &self.limits, instant),
             None => Next::Wait,
         };
         match next {
@@ -342,12 +337,12 @@ impl<'a> Show<'a> {
             example.status().clone_into(&mut self.board.status);
         }
         if let View::Live(live) = &mut self.view {
-            live.draw(&self.board).map_err(|e| Error::Io("cannot draw", e))?;
+            live.draw(&self.board).context("cannot draw")?;
         }
         Ok(())
     }
 
-    fn say_all(&mut self, lines: Vec<String>) -> Result<(), Error> {
+    fn say_all(&mut self, lines: Vec<String>) -> Result<()> {
         let now = self.ground.clock.now();
         lines.into_iter().try_for_each(|line| self.say(now, NAME, line, Mood::Good))
     }
@@ -361,7 +356,7 @@ impl<'a> Show<'a> {
     }
 
     /// Rolls out the next version of the example's images, except for objects that the user has deleted.
-    async fn update(&mut self) -> Result<(), Error> {
+    async fn update(&mut self) -> Result<()> {
         self.limits.begin();
         let version = self.version + 1;
         let mut updated = Vec::new();
@@ -383,31 +378,31 @@ impl<'a> Show<'a> {
     }
 
     /// The result with `--exit-when-done`; `None` while the example is in progress.
-    fn verdict(&self) -> Option<Result<(), Error>> {
+    fn verdict(&self) -> Option<Result<()>> {
         if !self.flags.exit_when_done || (!self.done && self.failures.is_empty()) {
             return None;
         }
         Some(match self.failures.first() {
             None => Ok(()),
-            Some(why) => Err(Error::Failed(why.clone())),
+            Some(why) => Err(anyhow!("{why}")),
         })
     }
 
     /// Restores the terminal, writes the picture, and prints the important lines of the history.
-    fn end(self, ended: Result<(), Error>) -> Result<(), Error> {
+    fn end(self, ended: Result<()>) -> Result<()> {
         let Self { view, board, flags, .. } = self;
         let was_live = matches!(view, View::Live(_));
         drop(view);
         if let Some(path) = &flags.svg {
-            std::fs::write(path, svg::picture(&board)).map_err(|e| Error::Io("--svg: cannot write the picture", e))?;
+            std::fs::write(path, svg::picture(&board)).context("--svg: cannot write the picture")?;
         }
         if was_live {
             for note in board.history.iter().filter(|note| note.mood != Mood::Plain) {
-                Plain::note(&board, note).map_err(|e| Error::Io("cannot write to stdout", e))?;
+                Plain::note(&board, note).context("cannot write to stdout")?;
             }
         }
         if let (Ok(()), true, false) = (&ended, flags.exit_when_done, self.done) {
-            return Err(Error::Failed("stopped before the example was done".to_owned()));
+            bail!("stopped before the example was done");
         }
         ended
     }

@@ -2,10 +2,11 @@
 
 use std::{fmt::Write as _, future::pending, os::unix::fs::symlink};
 
+use anyhow::{Context as _, Result};
 use futures::future::try_join_all;
 use serde_json::json;
 
-use super::{Error, NAME, ground::Ground, print};
+use super::{NAME, ground::Ground, print};
 use crate::{
     sandbox::ADMIN,
     situations::{self, Place},
@@ -15,12 +16,11 @@ use crate::{
 pub(super) const PLUG_IN: &str = "kubectl-nonet";
 
 /// Makes the objects stuck, prints what to try, and waits for ever.
-pub(super) async fn show(ground: &Ground) -> Result<(), Error> {
-    let failed = |why: &dyn std::fmt::Display| Error::Stuck(why.to_string());
+pub(super) async fn show(ground: &Ground) -> Result<()> {
     let Some(nodes) = &ground.nodes else { return Ok(()) };
-    let program = std::env::current_exe().map_err(|why| Error::Io("cannot find this program", why))?;
-    symlink(program, ground.directory.path().join(PLUG_IN)).map_err(|why| Error::Io("cannot link the plug-in", why))?;
-    let chosen = situations::all().map_err(|why| failed(&why))?;
+    let program = std::env::current_exe().context("cannot find this program")?;
+    symlink(program, ground.directory.path().join(PLUG_IN)).context("cannot link the plug-in")?;
+    let chosen = situations::all().context("--stuck")?;
     let chosen: Vec<_> = chosen.iter().filter_map(|each| Some((each.namespace.as_deref()?, each))).collect();
     let seconds = chosen.iter().map(|(_, each)| each.seconds()).max().unwrap_or_default();
     let mut text = format!(
@@ -37,11 +37,10 @@ pub(super) async fn show(ground: &Ground) -> Result<(), Error> {
         ground
             .sandbox
             .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
-            .await
-            .map_err(|why| failed(&why))?;
+            .await?;
         let client = ground.sandbox.client(ADMIN);
         let place = Place { client, namespace, nodes, clock: &ground.clock };
-        situation.build(&place).await.map_err(|why| failed(&format!("{}: {why}", situation.title)))
+        situation.build(&place).await.with_context(|| format!("--stuck: {}", situation.title))
     });
     try_join_all(builds).await?;
     pending().await

@@ -1,92 +1,115 @@
-//! Deployments, ReplicaSets and Pods from the accepted writes; other kinds are in [`super::workloads`].
+//! The objects of the cluster, from the accepted writes.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+};
 
 use common::{
-    conditions::Condition,
     intern::Labels,
     intstr::{IntOrString, resolve_fenceposts},
-    meta::{Meta, NamespacedName, Uid},
-    pods::Pod,
+    meta::{NamespacedName, Uid},
+    object::Resource,
+    pods::{Phase, Pod},
     selector::Selector,
 };
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::workloads::{Row, Workloads};
-use crate::sandbox::Write;
+use crate::{
+    sandbox::{Change, Write},
+    suite::resources,
+};
 
-/// The annotation with the revision of a Deployment or a ReplicaSet.
-const REVISION: &str = "deployment.kubernetes.io/revision";
+/// The kinds that are kept, besides Pods.
+static KINDS: [Resource; 9] = [
+    resources::DEPLOYMENTS,
+    resources::REPLICA_SETS,
+    resources::STATEFUL_SETS,
+    resources::DAEMON_SETS,
+    resources::SERVICES,
+    resources::ENDPOINT_SLICES,
+    resources::JOBS,
+    resources::CRON_JOBS,
+    resources::NODES,
+];
 
-/// The fields of a Deployment that are shown.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Deployment {
-    pub(super) metadata: Meta,
-    pub(super) spec: DeploymentSpec,
-    pub(super) status: DeploymentStatus,
-}
+/// The number of deleted objects whose names are kept.
+const GONE: usize = 1000;
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct DeploymentSpec {
-    replicas: Option<i32>,
-    pub(super) min_ready_seconds: i32,
-    pub(super) paused: bool,
-    strategy: Strategy,
-    template: Template,
-}
+#[derive(Clone, Debug)]
+pub(super) struct Object(pub(super) Arc<Value>);
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Strategy {
-    r#type: String,
-    rolling_update: RollingUpdate,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct RollingUpdate {
-    max_surge: Option<IntOrString>,
-    max_unavailable: Option<IntOrString>,
-}
-
-/// A Pod template.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Template {
-    spec: TemplateSpec,
-}
-
-impl Template {
-    /// The image of its first container; empty if it has none.
-    pub(super) fn image(&self) -> &str {
-        self.spec.containers.first().map_or("", |container| &container.image)
+impl Object {
+    /// The number at a pointer; 0 if there is none.
+    pub(super) fn number(&self, pointer: &str) -> i64 {
+        self.0.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
     }
-}
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct TemplateSpec {
-    containers: Vec<Container>,
-}
+    /// The text at a pointer; empty if there is none.
+    pub(super) fn text(&self, pointer: &str) -> &str {
+        self.0.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Container {
-    image: String,
-}
+    pub(super) fn items(&self, pointer: &str) -> impl Iterator<Item = &Value> {
+        self.0.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+    }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct DeploymentStatus {
-    pub(super) observed_generation: i64,
-    pub(super) replicas: i32,
-    pub(super) updated_replicas: i32,
-    pub(super) available_replicas: i32,
-    pub(super) conditions: Vec<Condition>,
+    /// Status and message of a condition; empty if there is none.
+    pub(super) fn condition(&self, kind: &str) -> (&str, &str) {
+        let condition = self.items("/status/conditions").find(|condition| condition["type"] == kind);
+        let text = |field: &str| condition.and_then(|condition| condition[field].as_str()).unwrap_or_default();
+        (text("status"), text("message"))
+    }
+
+    pub(super) fn key(&self) -> NamespacedName {
+        NamespacedName::new(self.text("/metadata/namespace"), self.text("/metadata/name"))
+    }
+
+    pub(super) fn uid(&self) -> &str {
+        self.text("/metadata/uid")
+    }
+
+    /// The UID of its controller; empty if it has none.
+    pub(super) fn owner(&self) -> &str {
+        let owner = self.items("/metadata/ownerReferences").find(|owner| owner["controller"] == true);
+        owner.and_then(|owner| owner["uid"].as_str()).unwrap_or_default()
+    }
+
+    /// The image of the first container of its template.
+    pub(super) fn image(&self) -> &str {
+        self.text("/spec/template/spec/containers/0/image")
+    }
+
+    /// The revision of a Deployment or a ReplicaSet; 0 before the controller has set it.
+    pub(super) fn revision(&self) -> i64 {
+        self.text("/metadata/annotations/deployment.kubernetes.io~1revision").parse().unwrap_or(0)
+    }
+
+    /// The wanted number of Pods.
+    pub(super) fn replicas(&self) -> i32 {
+        i32::try_from(self.number("/spec/replicas")).unwrap_or(i32::MAX)
+    }
+
+    /// The seconds for which a Pod has to be ready before it is available.
+    pub(super) fn min_ready_seconds(&self) -> i32 {
+        i32::try_from(self.number("/spec/minReadySeconds")).unwrap_or(i32::MAX)
+    }
+
+    /// The bounds of the rollouts of a Deployment; `None` if the strategy has none or they cannot be read.
+    pub(super) fn bounds(&self) -> Option<Bounds> {
+        let replicas = self.replicas();
+        if self.text("/spec/strategy/type") == "Recreate" {
+            return Some(Bounds { most: replicas, least: 0 });
+        }
+        let limit = |name: &str| {
+            IntOrString::deserialize(self.0.pointer(&format!("/spec/strategy/rollingUpdate/{name}"))?).ok()
+        };
+        let (surge, unavailable) =
+            resolve_fenceposts(limit("maxSurge").as_ref(), limit("maxUnavailable").as_ref(), replicas).ok()?;
+        Some(Bounds { most: replicas.saturating_add(surge), least: replicas.saturating_sub(unavailable) })
+    }
 }
 
 /// The bounds of a rollout, in Pods.
@@ -98,146 +121,50 @@ pub(super) struct Bounds {
     pub(super) least: i32,
 }
 
-impl Deployment {
-    /// The wanted number of Pods.
-    pub(super) fn replicas(&self) -> i32 {
-        self.spec.replicas.unwrap_or(1)
-    }
+/// The states of Pods, in the order of a Pod's life: not running yet; running; ready for less than `minReadySeconds`; ready for
+/// long enough; being deleted; finished.
+pub(super) const STATES: [&str; 6] = ["pending", "running", "ready", "available", "terminating", "ended"];
+const AVAILABLE: usize = 3;
 
-    /// The bounds of its strategy; `None` if the strategy has none or they cannot be read.
-    pub(super) fn bounds(&self) -> Option<Bounds> {
-        let replicas = self.replicas();
-        if self.spec.strategy.r#type == "Recreate" {
-            return Some(Bounds { most: replicas, least: 0 });
-        }
-        let rolling = &self.spec.strategy.rolling_update;
-        let (surge, unavailable) =
-            resolve_fenceposts(rolling.max_surge.as_ref(), rolling.max_unavailable.as_ref(), replicas).ok()?;
-        Some(Bounds { most: replicas.saturating_add(surge), least: replicas.saturating_sub(unavailable) })
-    }
-
-    /// The revision of its current template; empty before the controller has set it.
-    pub(super) fn revision(&self) -> &str {
-        self.metadata.annotations.get(REVISION).unwrap_or_default()
-    }
-
-    /// The image of its first container.
-    pub(super) fn image(&self) -> &str {
-        self.spec.template.image()
-    }
-}
-
-/// The fields of a ReplicaSet that are shown.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ReplicaSet {
-    pub(super) metadata: Meta,
-    pub(super) spec: ReplicaSetSpec,
-    pub(super) status: ReplicaSetStatus,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct ReplicaSetSpec {
-    replicas: Option<i32>,
-    pub(super) min_ready_seconds: i32,
-    template: Template,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct ReplicaSetStatus {
-    pub(super) observed_generation: i64,
-}
-
-impl ReplicaSet {
-    /// The wanted number of Pods.
-    pub(super) fn replicas(&self) -> i32 {
-        self.spec.replicas.unwrap_or(1)
-    }
-
-    /// The revision of its template.
-    pub(super) fn revision(&self) -> i64 {
-        self.metadata.annotations.get(REVISION).and_then(|text| text.parse().ok()).unwrap_or(0)
-    }
-
-    /// The image of its first container.
-    pub(super) fn image(&self) -> &str {
-        self.spec.template.image()
-    }
-}
-
-/// Numbers of Pods by state.
+/// Numbers of Pods by state, in the order of [`STATES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Census {
-    /// Not running yet.
-    pub(super) pending: i32,
-    /// Running, not ready.
-    pub(super) running: i32,
-    /// Ready for less than `minReadySeconds`.
-    pub(super) ready: i32,
-    /// Ready for long enough.
-    pub(super) available: i32,
-    /// Being deleted.
-    pub(super) terminating: i32,
-    /// Finished.
-    pub(super) over: i32,
-}
+pub(super) struct Census(pub(super) [i32; 6]);
 
 impl Census {
     /// Pods that count as replicas.
     pub(super) fn active(&self) -> i32 {
-        self.pending + self.running + self.ready + self.available
+        self.0[..=AVAILABLE].iter().sum()
     }
 
-    /// The numbers with their names, in the order of a Pod's life.
-    pub(super) fn named(&self) -> [(&'static str, i32); 6] {
-        [
-            ("pending", self.pending),
-            ("running", self.running),
-            ("ready", self.ready),
-            ("available", self.available),
-            ("terminating", self.terminating),
-            ("ended", self.over),
-        ]
+    pub(super) fn available(&self) -> i32 {
+        self.0[AVAILABLE]
     }
 
     /// The numbers that are not zero, in one line.
     pub(super) fn line(&self) -> String {
-        let counted = self.named().into_iter().filter(|(_, n)| *n > 0);
+        let counted = STATES.iter().zip(self.0).filter(|(_, n)| *n > 0);
         counted.map(|(state, n)| format!("{n} {state}")).collect::<Vec<_>>().join(", ")
     }
 }
 
-impl std::ops::Add for Census {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self {
-            pending: self.pending + other.pending,
-            running: self.running + other.running,
-            ready: self.ready + other.ready,
-            available: self.available + other.available,
-            terminating: self.terminating + other.terminating,
-            over: self.over + other.over,
-        }
+impl std::iter::Sum for Census {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |a, b| Self(std::array::from_fn(|n| a.0[n] + b.0[n])))
     }
 }
 
-/// All objects that are shown, by name.
+type Objects = BTreeMap<NamespacedName, Object>;
+
 #[derive(Debug, Default)]
 pub(super) struct World {
-    deployments: BTreeMap<NamespacedName, Deployment>,
-    sets: BTreeMap<Uid, ReplicaSet>,
-    /// The ReplicaSets of each Deployment.
-    sets_of: BTreeMap<Uid, Vec<Uid>>,
+    /// By kind and name.
+    objects: BTreeMap<&'static str, Objects>,
     /// Pods by the uid of their controller; Pods without a controller have the empty uid.
     pods: BTreeMap<Uid, BTreeMap<NamespacedName, Pod>>,
-    workloads: Workloads,
-}
-
-/// Reads an object; `None` if a valid object does not fit the projection.
-pub(super) fn read<'a, K: Deserialize<'a>>(value: &'a Value) -> Option<K> {
-    K::deserialize(value).ok()
+    /// Resources and names of all objects by uid, because the keys of some controllers are uids ...
+    names: HashMap<String, String>,
+    /// ... and the uids of deleted objects, oldest first.
+    gone: VecDeque<String>,
 }
 
 /// The uid of the controller of a Pod; empty if it has none.
@@ -245,145 +172,149 @@ fn controller_uid(pod: &Pod) -> Uid {
     pod.meta.controller().map_or_else(|| Uid::new(""), |owner| owner.uid.clone())
 }
 
+/// A Pod as the controllers read it.
+pub(super) fn pod(object: Option<Arc<Value>>) -> Option<Pod> {
+    Pod::deserialize(object.as_deref()?).ok()
+}
+
 impl World {
-    /// Takes over the object of a write. Writes to other kinds have no effect.
+    /// Takes over the object of a write.
     pub(super) fn apply(&mut self, write: &Write) {
-        let (before, after) = (write.before(), write.after());
-        match (&*write.group, &*write.resource) {
-            ("apps", "deployments") => {
-                let key = NamespacedName::new(&write.namespace, &write.name);
-                match after.as_deref().and_then(read) {
-                    Some(deployment) => self.deployments.insert(key, deployment),
-                    None => self.deployments.remove(&key),
-                };
+        let key = NamespacedName::new(&write.namespace, &write.name);
+        self.name(write);
+        let is_written = |kind: &Resource| (kind.group(), kind.plural()) == (&*write.group, &*write.resource);
+        if let Some(kind) = KINDS.iter().find(|kind| is_written(kind)) {
+            let objects = self.objects.entry(kind.kind()).or_default();
+            match write.after() {
+                Some(object) => objects.insert(key, Object(object)),
+                None => objects.remove(&key),
+            };
+        } else if is_written(&resources::PODS) {
+            if let Some(old) = pod(write.before())
+                && let Some(pods) = self.pods.get_mut(&controller_uid(&old))
+            {
+                pods.remove(&key);
             }
-            ("apps", "replicasets") => {
-                if let Some(old) = before.as_deref().and_then(read) {
-                    self.remove_set(&old);
-                }
-                if let Some(new) = after.as_deref().and_then(read) {
-                    self.add_set(new);
-                }
+            if let Some(new) = pod(write.after()) {
+                self.pods.entry(controller_uid(&new)).or_default().insert(key, new);
             }
-            ("", "pods") => {
-                if let Some(old) = before.as_deref().and_then(read) {
-                    self.remove_pod(&old);
-                }
-                if let Some(new) = after.as_deref().and_then(read) {
-                    self.add_pod(new);
-                }
-            }
-            _ => self.workloads.apply(write),
+            self.pods.retain(|_, pods| !pods.is_empty());
         }
     }
 
-    /// All StatefulSets, DaemonSets, Services, Jobs and CronJobs.
-    pub(super) fn rows(&self, now: Timestamp) -> Vec<Row> {
-        self.workloads.rows(self, now)
+    fn name(&mut self, write: &Write) {
+        let object = match write.change {
+            Change::Added => write.after(),
+            Change::Modified => return,
+            Change::Deleted => write.before(),
+        };
+        let Some(uid) = object.as_ref().and_then(|object| object["metadata"]["uid"].as_str()) else { return };
+        if write.change == Change::Added {
+            let slash = if write.namespace.is_empty() { "" } else { "/" };
+            let name = format!("{} {}{slash}{}", write.resource, write.namespace, write.name);
+            self.names.insert(uid.to_owned(), name);
+            return;
+        }
+        self.gone.push_back(uid.to_owned());
+        if self.gone.len() > GONE
+            && let Some(oldest) = self.gone.pop_front()
+        {
+            self.names.remove(&oldest);
+        }
     }
 
-    /// The number of ready Pods of a Service with this selector.
-    pub(super) fn ready_pods(&self, namespace: &str, selector: &Labels) -> usize {
-        let selector = Selector::from_map(selector.clone());
+    /// The object of a key that is a known uid; any other key is returned as it is.
+    pub(super) fn name_of<'a>(&'a self, key: &'a str) -> &'a str {
+        self.names.get(key).map_or(key, String::as_str)
+    }
+
+    pub(super) fn all(&self, kind: &str) -> impl Iterator<Item = &Object> {
+        self.objects.get(kind).into_iter().flat_map(BTreeMap::values)
+    }
+
+    pub(super) fn get(&self, kind: &str, key: &NamespacedName) -> Option<&Object> {
+        self.objects.get(kind)?.get(key)
+    }
+
+    /// The objects of a kind that an object controls.
+    pub(super) fn owned(&self, kind: &str, owner: &Object) -> impl Iterator<Item = &Object> {
+        self.all(kind).filter(move |object| object.owner() == owner.uid())
+    }
+
+    pub(super) fn with_uid(&self, kind: &str, uid: &str) -> Option<&Object> {
+        self.all(kind).find(|object| object.uid() == uid)
+    }
+
+    /// The sum of the sizes of the ReplicaSets of a Deployment.
+    pub(super) fn sizes(&self, deployment: &Object) -> i32 {
+        self.owned("ReplicaSet", deployment).map(Object::replicas).sum()
+    }
+
+    /// The number of ready Pods that a Service selects.
+    pub(super) fn ready_pods(&self, service: &Object) -> usize {
+        let selector = Selector::from_map(Labels::deserialize(&service.0["spec"]["selector"]).unwrap_or_default());
+        let namespace = service.text("/metadata/namespace");
         let serves = |pod: &&Pod| pod.meta.namespace == *namespace && selector.matches(&pod.meta.labels);
         let pods = self.pods.values().flat_map(BTreeMap::values).filter(serves);
         // A terminating Pod may be ready for its probes, but gets no new connections.
         pods.filter(|pod| pod.is_ready() && !pod.phase.is_terminal() && !pod.meta.is_deleting()).count()
     }
 
-    fn add_set(&mut self, set: ReplicaSet) {
-        if let Some(owner) = set.metadata.controller() {
-            self.sets_of.entry(owner.uid.clone()).or_default().push(set.metadata.uid.clone());
-        }
-        self.sets.insert(set.metadata.uid.clone(), set);
-    }
-
-    fn remove_set(&mut self, set: &ReplicaSet) {
-        self.sets.remove(&set.metadata.uid);
-        let Some(owner) = set.metadata.controller() else { return };
-        if let Some(sets) = self.sets_of.get_mut(&owner.uid) {
-            sets.retain(|uid| *uid != set.metadata.uid);
-            if sets.is_empty() {
-                self.sets_of.remove(&owner.uid);
-            }
-        }
-    }
-
-    fn add_pod(&mut self, pod: Pod) {
-        self.pods.entry(controller_uid(&pod)).or_default().insert(pod.meta.key(), pod);
-    }
-
-    fn remove_pod(&mut self, pod: &Pod) {
-        let owner = controller_uid(pod);
-        if let Some(pods) = self.pods.get_mut(&owner) {
-            pods.remove(&pod.meta.key());
-            if pods.is_empty() {
-                self.pods.remove(&owner);
-            }
-        }
-    }
-
-    /// All Deployments by name.
-    pub(super) fn deployments(&self) -> impl Iterator<Item = (&NamespacedName, &Deployment)> {
-        self.deployments.iter()
-    }
-
-    /// A Deployment.
-    pub(super) fn deployment(&self, key: &NamespacedName) -> Option<&Deployment> {
-        self.deployments.get(key)
-    }
-
-    /// The Deployment that controls a ReplicaSet, if it is here.
-    pub(super) fn deployment_of(&self, set: &ReplicaSet) -> Option<&Deployment> {
-        let owner = set.metadata.controller()?;
-        let key = NamespacedName::new(&set.metadata.namespace, &owner.name);
-        self.deployments.get(&key).filter(|d| d.metadata.uid == owner.uid)
-    }
-
-    /// A ReplicaSet.
-    pub(super) fn set(&self, uid: &Uid) -> Option<&ReplicaSet> {
-        self.sets.get(uid)
-    }
-
-    /// The ReplicaSets of a Deployment, newest template first.
-    pub(super) fn sets_of(&self, deployment: &Deployment) -> Vec<&ReplicaSet> {
-        let uids = self.sets_of.get(&deployment.metadata.uid).into_iter().flatten();
-        let mut sets: Vec<&ReplicaSet> = uids.filter_map(|uid| self.sets.get(uid)).collect();
-        sets.sort_by_key(|set| (std::cmp::Reverse(set.revision()), set.metadata.name.clone()));
-        sets
-    }
-
-    /// The states of the Pods of a ReplicaSet.
-    pub(super) fn census(&self, set: &ReplicaSet, now: Timestamp) -> Census {
-        self.census_of_owner(&set.metadata.uid, set.spec.min_ready_seconds, now)
-    }
-
     /// The states of the Pods of a controller.
-    pub(super) fn census_of_owner(&self, owner: &Uid, min_ready_seconds: i32, now: Timestamp) -> Census {
+    pub(super) fn census(&self, owner: &Object, now: Timestamp) -> Census {
         let mut census = Census::default();
-        for pod in self.pods.get(owner).into_iter().flat_map(BTreeMap::values) {
-            let place = if pod.meta.is_deleting() {
-                &mut census.terminating
+        for pod in self.pods.get(&Uid::new(owner.uid())).into_iter().flat_map(BTreeMap::values) {
+            let state = if pod.meta.is_deleting() {
+                4
             } else if pod.phase.is_terminal() {
-                &mut census.over
-            } else if pod.is_available(min_ready_seconds, now) {
-                &mut census.available
+                5
+            } else if pod.is_available(owner.min_ready_seconds(), now) {
+                AVAILABLE
             } else if pod.is_ready() {
-                &mut census.ready
-            } else if pod.phase == common::pods::Phase::Running {
-                &mut census.running
+                2
             } else {
-                &mut census.pending
+                usize::from(pod.phase == Phase::Running)
             };
-            *place += 1;
+            census.0[state] += 1;
         }
         census
     }
 
-    /// The states of the Pods of a Deployment.
-    pub(super) fn census_of(&self, deployment: &Deployment, now: Timestamp) -> Census {
-        let uids = self.sets_of.get(&deployment.metadata.uid).into_iter().flatten();
-        let sets = uids.filter_map(|uid| self.sets.get(uid));
-        sets.map(|set| self.census(set, now)).fold(Census::default(), std::ops::Add::add)
+    /// The states of the Pods of the ReplicaSets of a Deployment, or of the Jobs of a CronJob.
+    pub(super) fn census_of_owned(&self, kind: &str, owner: &Object, now: Timestamp) -> Census {
+        self.owned(kind, owner).map(|object| self.census(object, now)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::sandbox::Sandbox;
+
+    #[tokio::test]
+    async fn a_uid_has_the_name_of_its_object_also_for_a_while_after_its_deletion() {
+        let sandbox = Sandbox::builder().writes(10).build();
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": "default"}});
+        let made = sandbox.apply(map).await.unwrap();
+        let uid = made["metadata"]["uid"].as_str().unwrap();
+        sandbox.delete("configmaps", Some("default"), "m").await.unwrap();
+        let mut world = World::default();
+        for write in sandbox.writes().all() {
+            world.apply(&write);
+        }
+        assert_eq!((world.name_of(uid), world.name_of("default/m")), ("configmaps default/m", "default/m"));
+        assert_eq!(world.gone.len(), 1);
+    }
+
+    #[test]
+    fn bounds_round_surge_up_and_unavailable_down() {
+        let bounds =
+            |strategy: Value| Object(Arc::new(json!({"spec": {"replicas": 3, "strategy": strategy}}))).bounds();
+        let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "50%"}});
+        assert_eq!(bounds(rolling), Some(Bounds { most: 4, least: 2 }));
+        assert_eq!(bounds(json!({"type": "Recreate"})), Some(Bounds { most: 3, least: 0 }));
+        assert_eq!(bounds(json!({"rollingUpdate": {"maxSurge": "x%"}})), None);
     }
 }

@@ -30,8 +30,12 @@ struct Event {
 
 impl Event {
     fn kind(&self) -> EventType {
-        if self.r#type == "Normal" { EventType::Normal } else { EventType::Warning }
+        event_type(&self.r#type)
     }
+}
+
+fn event_type(name: &str) -> EventType {
+    if name == "Normal" { EventType::Normal } else { EventType::Warning }
 }
 
 /// The Events by controller. Those of every controller have the name [`COMMON`].
@@ -46,7 +50,6 @@ fn events() -> io::Result<Events> {
 
 const HEADER: [&str; 4] = ["reason", "type", "object", "when"];
 
-/// The table of Events of a controller.
 fn table_of(events: &Events, controller: &str) -> String {
     let own = events.get(controller).into_iter().flatten();
     let mut own: Vec<&Event> = own.filter(|event| !event.when.is_empty()).collect();

@@ -38,7 +38,6 @@ pub(super) fn code(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("`{text}`") }
 }
 
-/// Several spans of code.
 pub(super) fn codes<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     texts.into_iter().map(code).collect::<Vec<_>>().join(", ")
 }

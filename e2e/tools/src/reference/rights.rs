@@ -34,7 +34,6 @@ fn roles(manifest: &str) -> Result<Vec<Role>, String> {
     Ok(roles)
 }
 
-/// The comment above each rule.
 fn reasons(document: &str) -> Vec<String> {
     let (mut reasons, mut comment): (Vec<String>, Vec<&str>) = Default::default();
     for line in document.lines() {

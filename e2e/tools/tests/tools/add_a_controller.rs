@@ -32,12 +32,10 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("common/tests/tidy/language.rs", "its bounds of comments name every crate, and its own test finds a missing one"),
     ("e2e/tools/templates/events.yaml", "its own test compares it with the code"),
     ("e2e/simulation/README.md", "its commands are examples"),
-    ("e2e/src/rights.rs", "its unit tests use three controllers as examples"),
     ("e2e/situations.yaml", "its situations without a controller are examples"),
     ("e2e/tools/tests/tools/add_a_controller.rs", "this file"),
     ("e2e/tests/deploy/chart.rs", "its tests set values of some controllers as examples"),
-    ("e2e/tests/gc.rs", "the suite runs the controllers whose objects are collected"),
-    ("e2e/tests/wire.rs", "its tests of broken messages use some projections as examples"),
+    ("e2e/tests/gc_cascades.rs", "the suite runs the controllers whose objects are collected"),
     ("e2e/tests/traces/mod.rs", "it replays recorded traces, and not every controller has one in this form"),
 ];
 
@@ -237,7 +235,7 @@ fn every_exception_is_needed() {
 }
 
 #[test]
-fn rows_of_the_page_are_read() {
+fn rows_of_the_page_give_paths_and_the_controllers_without_them() {
     let page = "| place | what | without |\n| --- | --- | --- |\n| `a/NAME/b`, `SHORT.rs` | both | `gc-controller` |\n\n\
                 | part | how | |\n| --- | --- | --- |\n| `no-place` | | |\n";
     let gc = BTreeSet::from(["gc-controller".to_owned()]);
@@ -262,8 +260,11 @@ fn a_controller_is_named_by_whole_words() {
 
 #[test]
 fn files_with_the_name_of_a_controller_have_one_pattern() {
-    let exists = |path: &str| path == "e2e/tests/replicaset.rs";
-    assert_eq!(pattern("e2e/tests/cronjob.rs", exists).unwrap().path, "e2e/tests/SHORT.rs");
-    assert_eq!(pattern("e2e/tests/cronjob_only.rs", exists), None);
+    let exists = |path: &str| path == "e2e/simulation/src/scenarios/replicaset.rs";
+    assert_eq!(
+        pattern("e2e/simulation/src/scenarios/cronjob.rs", exists).unwrap().path,
+        "e2e/simulation/src/scenarios/SHORT.rs"
+    );
+    assert_eq!(pattern("e2e/simulation/src/scenarios/cronjob_only.rs", exists), None);
     assert_eq!(pattern("e2e/tests/wire.rs", |_| true), None);
 }

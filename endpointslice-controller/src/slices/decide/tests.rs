@@ -1,4 +1,5 @@
 mod changes;
+mod endpoints;
 mod packing;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -73,6 +74,9 @@ fn endpoints_are_packed_with_few_writes() {
     assert_eq!(packed(&[60], 100), (vec![100], vec![], vec![]), "enough endpoints to fill a slice get a new one");
     assert_eq!(packed(&[150], 1), (vec![1], vec![], vec![]), "a slice beyond the limit stays");
     assert_eq!(packed(&[50, 50], 0), (vec![], vec![], vec![]), "half-full slices stay");
+    let mut world = snapshot((1..26).map(pod), 10);
+    world.slices = vec![slice("a", 0..10), slice("b", 10..20), slice("c", 20..26)];
+    assert_eq!(sizes(&decide(&world).slice_writes[0]), (vec![], update(&[("a", 9)]), vec![]), "no endpoint moves");
 }
 
 /// ENDPOINTSLICE-27.
@@ -281,6 +285,7 @@ fn equivalent_subsets_have_one_canonical_form() {
 /// ENDPOINTSLICE-58.
 #[test]
 fn not_ready_addresses_are_truncated_first() {
+    // Each pair has the numbers of ready and of not-ready addresses of a subset.
     assert_eq!(subsets::truncated_address_counts(&[(5, 5)], 10), [(5, 5)]);
     assert_eq!(subsets::truncated_address_counts(&[(8, 5)], 10), [(8, 2)]);
     assert_eq!(subsets::truncated_address_counts(&[(12, 5)], 10), [(10, 0)]);

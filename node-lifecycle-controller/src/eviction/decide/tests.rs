@@ -47,12 +47,16 @@ fn decided_action(snapshot: &Snapshot) -> String {
     if plan.cancels_timer { format!("cancel, {then}") } else { then }
 }
 
-/// NODE-50, NODE-51, NODE-52, NODE-53.
+/// NODE-48, NODE-50, NODE-51, NODE-52, NODE-53.
 #[test]
 fn timers_are_started_kept_cancelled_and_due() {
     let (none, always) = (json!([]), json!([{"operator": "Exists"}]));
-    let for_300 = json!([{"operator": "Exists", "tolerationSeconds": 300}]);
+    let for_seconds = |seconds: i64| json!([{"operator": "Exists", "tolerationSeconds": seconds}]);
+    let for_300 = for_seconds(300);
     for (tolerations, keys, timer, expected) in [
+        // A toleration of 0 or fewer seconds does not count, and starts no timer that could be cancelled.
+        (&for_seconds(0), Some("k"), None, "delete"),
+        (&for_seconds(-7), Some("k"), None, "delete"),
         (&none, Some("k"), None, "delete"),
         (&none, Some("k"), Some(("u", 10)), "cancel, delete"),
         (&none, Some(""), None, "nothing"),

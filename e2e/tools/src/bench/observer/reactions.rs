@@ -31,6 +31,8 @@ pub(super) enum About {
     Orphan,
     /// The readiness of a Node and its taints.
     Taint,
+    /// A ready Pod that a Service selects, and the slices.
+    Endpoint,
 }
 
 /// The latencies of all controllers.
@@ -41,28 +43,29 @@ pub(super) struct Reactions {
 }
 
 impl Reactions {
-    /// Handles an event: whether the values differ, and whether the event is a write of the controller to one of them.
-    pub(super) fn observe(&mut self, rule: Rule, uid: &Uid, disagrees: bool, is_answer: bool, now: Instant) {
+    /// Handles an event: whether the values differ, and whether the event is a write of the controller to one of them. `None` for
+    /// an object that is gone or needs no write any more.
+    pub(super) fn observe(&mut self, rule: Rule, uid: &Uid, differs: Option<bool>, is_answer: bool, now: Instant) {
         let key = (rule, uid.clone());
-        match (self.pending.get(&key).copied(), disagrees) {
-            (None, true) => {
-                self.pending.insert(key, now);
-            }
-            (Some(since), true) if is_answer => {
-                self.record(rule.controller, now.saturating_duration_since(since));
-                self.pending.insert(key, now);
-            }
-            (Some(since), false) => {
-                self.pending.remove(&key);
-                self.record(rule.controller, now.saturating_duration_since(since));
-            }
-            (Some(_), true) | (None, false) => {}
+        let since = self.pending.remove(&key);
+        if let (Some(since), Some(differs)) = (since, differs)
+            && (is_answer || !differs)
+        {
+            self.record(rule.controller, now.saturating_duration_since(since));
+        }
+        if differs == Some(true) {
+            self.pending.insert(key, since.filter(|_| !is_answer).unwrap_or(now));
         }
     }
 
-    /// Forgets an object that is gone or needs no write any more.
-    pub(super) fn forget(&mut self, rule: Rule, uid: &Uid) {
-        self.pending.remove(&(rule, uid.clone()));
+    /// Forgets an object. Returns whether the values differed.
+    pub(super) fn forget(&mut self, rule: Rule, uid: &Uid) -> bool {
+        self.pending.remove(&(rule, uid.clone())).is_some()
+    }
+
+    /// The number of objects whose values differ.
+    pub(super) fn count(&self, rule: Rule) -> usize {
+        self.pending.keys().filter(|(pending, _)| *pending == rule).count()
     }
 
     /// Adds a latency that was measured in another way.
@@ -90,17 +93,17 @@ mod tests {
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
         let uid = Uid::new("a");
         let mut reactions = Reactions::default();
-        reactions.observe(RULE, &uid, false, false, at(0));
-        reactions.observe(RULE, &uid, true, false, at(10));
-        reactions.observe(RULE, &uid, true, false, at(12));
+        reactions.observe(RULE, &uid, Some(false), false, at(0));
+        reactions.observe(RULE, &uid, Some(true), false, at(10));
+        reactions.observe(RULE, &uid, Some(true), false, at(12));
         // An answer to the first event only.
-        reactions.observe(RULE, &uid, true, true, at(15));
-        reactions.observe(RULE, &uid, false, true, at(19));
+        reactions.observe(RULE, &uid, Some(true), true, at(15));
+        reactions.observe(RULE, &uid, Some(false), true, at(19));
         assert_eq!(reactions.take(), BTreeMap::from([(RULE.controller, [5, 4].map(Duration::from_millis).to_vec())]));
         // What is gone needs no answer.
-        reactions.observe(RULE, &uid, true, false, at(20));
-        reactions.forget(RULE, &uid);
-        reactions.observe(RULE, &uid, false, false, at(90));
+        reactions.observe(RULE, &uid, Some(true), false, at(20));
+        reactions.observe(RULE, &uid, None, false, at(21));
+        reactions.observe(RULE, &uid, Some(false), false, at(90));
         assert!(reactions.take().is_empty());
     }
 }

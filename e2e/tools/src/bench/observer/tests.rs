@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::clock::Clock;
 use serde_json::json;
 
-use super::*;
+use super::{watched::SERVED, *};
 
 struct World {
     state: State,
@@ -79,7 +79,7 @@ async fn what_the_bench_has_written_is_not_settled_before_the_watch_shows_it() {
     let mut world = World::new();
     world.shows(resources::REPLICA_SETS, replica_set(1, 1, 1));
     assert!(world.state.unsettled.is_empty());
-    world.state.expect(&Uid::new("set"), 2, &json!("set"));
+    world.state.expect(&resources::REPLICA_SETS, &json!({"metadata": {"name": "set", "uid": "set", "generation": 2}}));
     world.shows(resources::REPLICA_SETS, replica_set(1, 1, 1));
     assert_eq!(world.state.unsettled.len(), 1);
     world.shows(resources::REPLICA_SETS, replica_set(2, 2, 1));
@@ -132,4 +132,36 @@ async fn a_node_that_is_not_ready_is_to_be_tainted() {
     let taint = json!([{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]);
     world.shows(resources::NODES, node("Unknown", taint));
     assert_eq!(world.latencies(NODE), [5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ready_pod_is_awaited_until_the_slices_show_it() {
+    let mut world = World::new();
+    let served = |ready: bool| {
+        let mut pod = pod(ready);
+        pod["metadata"]["labels"] = json!({SERVED: "web"});
+        pod
+    };
+    let slice = |name: &str, pods: &[&str]| {
+        let endpoint = |pod: &&str| json!({"conditions": {"ready": true}, "targetRef": {"uid": pod}});
+        json!({"metadata": {"name": name, "namespace": "n", "uid": name},
+            "endpoints": pods.iter().map(endpoint).collect::<Vec<_>>()})
+    };
+    world.shows(resources::PODS, served(true));
+    assert!(!world.state.is_settled());
+    world.after(7).await;
+    world.shows(resources::ENDPOINT_SLICES, slice("a", &["pod"]));
+    assert_eq!(world.latencies(ENDPOINT_SLICE), [7]);
+    // The Pod moves to another slice without a gap, and leaves.
+    world.shows(resources::ENDPOINT_SLICES, slice("b", &["pod"]));
+    world.shows(resources::ENDPOINT_SLICES, slice("a", &[]));
+    world.shows(resources::PODS, served(false));
+    assert!(!world.state.is_settled());
+    world.after(20).await;
+    world.shows(resources::ENDPOINT_SLICES, slice("b", &[]));
+    assert_eq!((world.latencies(ENDPOINT_SLICE), world.state.is_settled()), (vec![20], true));
+    // A slice that the watch shows before its Pod.
+    world.shows(resources::ENDPOINT_SLICES, slice("b", &["pod"]));
+    world.shows(resources::PODS, served(true));
+    assert_eq!(world.latencies(ENDPOINT_SLICE), [0]);
 }

@@ -1,8 +1,10 @@
 //! The projection of the observer for objects of all kinds.
 
+use std::collections::BTreeSet;
+
 use common::{
     intern::Text,
-    meta::Meta,
+    meta::{Meta, Uid},
     object::{Object, Resource},
 };
 use jiff::Timestamp;
@@ -11,9 +13,9 @@ use serde::Deserialize;
 use crate::suite::resources;
 
 /// The label of Pods that a Service selects; its value is the name of the Service.
-pub(in crate::bench) const SERVED: &str = "bench.nonet.io/service";
+pub(super) const SERVED: &str = "bench.nonet.io/service";
 /// The label of Jobs that come to an end by themselves.
-pub(in crate::bench) const ENDS: &str = "bench.nonet.io/ends";
+const ENDS: &str = "bench.nonet.io/ends";
 /// The finalizer of Pods that their Job has not counted yet.
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
@@ -25,6 +27,28 @@ pub(super) struct Watched {
     pub(super) spec: Spec,
     #[serde(default)]
     pub(super) status: Status,
+    /// The endpoints of a slice.
+    #[serde(default)]
+    endpoints: Option<Vec<Endpoint>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Endpoint {
+    #[serde(default)]
+    conditions: EndpointConditions,
+    target_ref: Option<Target>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct EndpointConditions {
+    ready: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    uid: Uid,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -122,6 +146,12 @@ impl Watched {
     /// Whether a slice has to show this Pod as ready.
     pub(super) fn is_served(&self) -> bool {
         self.is_ready() && !self.metadata.is_deleting() && self.metadata.labels.get(SERVED).is_some()
+    }
+
+    /// The Pods that a slice shows as ready.
+    pub(super) fn ready_endpoints(&self) -> BTreeSet<Uid> {
+        let endpoints = self.endpoints.iter().flatten().filter(|endpoint| endpoint.conditions.ready);
+        endpoints.filter_map(|endpoint| Some(endpoint.target_ref.as_ref()?.uid.clone())).collect()
     }
 
     /// Whether this Pod counts as ready in the status of an owner of this kind. A ReplicaSet does not count terminating Pods; the

@@ -41,14 +41,14 @@ struct Line {
 
 impl Report {
     /// The chart of the first run of each subject. The same samples give the same text.
-    pub(in crate::bench) fn svg(&self) -> Result<String, String> {
+    pub(in crate::bench) fn svg(&self) -> anyhow::Result<String> {
         let lines = self.lines();
         let phases = self.results.first().and_then(|results| results.runs.first());
         let phases: Vec<(&str, f64)> = phases.map(|run| run.timeline.phases.clone()).unwrap_or_default();
         let end = lines.iter().flat_map(|line| &line.points).map(|point| point.at).fold(1.0, f64::max);
         let mut text = String::new();
         // Room for the name of a phase that begins near the end.
-        draw(&mut text, &lines, &phases, end * 1.06).map_err(|error| error.to_string())?;
+        draw(&mut text, &lines, &phases, end * 1.06)?;
         Ok(text)
     }
 
@@ -139,6 +139,3 @@ fn panel(
         .label_font((FONT, 13))
         .draw()
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,17 +1,12 @@
-//! The table.
+//! The tables.
 
-use std::{
-    fmt::Write as _,
-    io::{self, Write as _},
-};
+use std::fmt::Write as _;
 
 use super::{
     Report,
-    details::BY_CONTROLLER,
-    figure::{Section, Spread},
+    figures::{BY_CONTROLLER, Section, Spread},
 };
 
-/// Width of the labels.
 const LABEL: usize = 54;
 /// Width of a value, and of one with its spread.
 const VALUE: usize = 24;
@@ -21,28 +16,25 @@ const NAME: usize = 28;
 const COLUMN: usize = 12;
 
 impl Report {
-    /// Prints the table.
-    pub(in crate::bench) fn print(&self) -> io::Result<()> {
-        io::stdout().write_all(self.table().as_bytes())
-    }
-
     /// The table: a column for each subject, one for their ratio if there are two, and one for the ratio to earlier figures.
-    pub(super) fn table(&self) -> String {
+    pub(in crate::bench) fn table(&self) -> String {
         let runs = self.results.iter().map(|results| results.runs.len()).max().unwrap_or(0);
         let width = if runs > 1 { VALUE_WITH_SPREAD } else { VALUE };
-        let has_ratio = self.results.len() == 2;
-        let mut out = self.heading(runs);
-        let _ = write!(out, "\n{:<LABEL$}", "");
-        for results in &self.results {
-            let _ = write!(out, "{:>width$}", results.name);
-        }
-        if has_ratio {
-            let _ = write!(out, "{:>8}", "ratio");
-        }
-        if self.baseline.is_some() {
-            let _ = write!(out, "{:>12}", "to earlier");
-        }
-        out.push('\n');
+        let line = |label: &str, cells: Vec<String>, ratio: &str, to_earlier: &str| {
+            let mut line = format!("{label:<LABEL$}");
+            for cell in cells {
+                let _ = write!(line, "{cell:>width$}");
+            }
+            if self.results.len() == 2 {
+                let _ = write!(line, "{ratio:>8}");
+            }
+            if self.baseline.is_some() {
+                let _ = write!(line, "{to_earlier:>12}");
+            }
+            line + "\n"
+        };
+        let names = self.results.iter().map(|results| results.name.to_owned()).collect();
+        let mut out = self.heading(runs) + "\n" + &line("", names, "ratio", "to earlier");
         for section in self.sections() {
             if section.title == BY_CONTROLLER {
                 out.push_str(&self.controllers(&section));
@@ -50,17 +42,10 @@ impl Report {
             }
             let _ = writeln!(out, "{}", section.title);
             for row in &section.rows {
-                let _ = write!(out, "  {:<1$}", row.label, LABEL - 2);
-                for spread in &row.spreads {
-                    let _ = write!(out, "{:>width$}", cell(*spread, row.digits, runs));
-                }
-                if has_ratio {
-                    let _ = write!(out, "{:>8}", ratio_cell(row.ratio()));
-                }
-                if self.baseline.is_some() {
-                    let _ = write!(out, "{:>12}", ratio_cell(self.ratio_to_baseline(&section, row)));
-                }
-                out.push('\n');
+                let cells = (0..self.results.len()).map(|n| cell(row.spread(n), row.digits, runs)).collect();
+                let [ratio, to_earlier] = [row.ratio(), self.ratio_to_baseline(&section, row)]
+                    .map(|ratio| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")));
+                out.push_str(&line(&format!("  {}", row.label), cells, &ratio, &to_earlier));
             }
         }
         out
@@ -72,8 +57,8 @@ impl Report {
         for (subject, results) in self.results.iter().enumerate() {
             let mut lines: Vec<(&str, Vec<(&str, String)>)> = Vec::new();
             for row in &section.rows {
-                let Some((name, column)) = row.key().split_once(": ") else { continue };
-                let Some(spread) = row.spreads.get(subject).copied().flatten() else { continue };
+                let Some((name, column)) = row.label.split_once(": ") else { continue };
+                let Some(spread) = row.spread(subject) else { continue };
                 let value = (column, cell(Some(spread), row.digits, 1));
                 match lines.last_mut().filter(|(last, _)| *last == name) {
                     Some((_, values)) => values.push(value),
@@ -90,14 +75,13 @@ impl Report {
             for (column, _) in lines.first().into_iter().flat_map(|(_, values)| values) {
                 let _ = write!(out, "{column:>COLUMN$}");
             }
-            out.push('\n');
             for (name, values) in &lines {
-                let _ = write!(out, "  {name:<0$}", NAME - 2);
+                let _ = write!(out, "\n  {name:<0$}", NAME - 2);
                 for (_, value) in values {
                     let _ = write!(out, "{value:>COLUMN$}");
                 }
-                out.push('\n');
             }
+            out.push('\n');
         }
         out
     }
@@ -132,8 +116,4 @@ fn cell(spread: Option<Spread>, digits: usize, runs: usize) -> String {
         Some(Spread { median, .. }) if runs < 2 => format!("{median:.digits$}"),
         Some(Spread { median, min, max }) => format!("{median:.digits$} ({min:.digits$}..{max:.digits$})"),
     }
-}
-
-fn ratio_cell(ratio: Option<f64>) -> String {
-    ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
 }

@@ -2,7 +2,10 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::sandbox::Sandbox;
+use crate::{
+    sandbox::Sandbox,
+    suite::{deployment, pod, replica_set},
+};
 
 /// A Deployment of four with `maxSurge` 1 and `maxUnavailable` 1, one ReplicaSet for each size given, and a judge.
 struct Trial {
@@ -22,16 +25,7 @@ impl Trial {
     async fn new() -> Self {
         let sandbox = Sandbox::builder().build();
         let writes = sandbox.writes().subscribe();
-        let labels = json!({"app": "web"});
-        let deployment = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
-            "spec": {
-                "replicas": 4,
-                "selector": {"matchLabels": labels},
-                "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web"}]}},
-            },
-        });
+        let deployment = deployment("web").replicas(4).rolling(1, 1).set("metadata/namespace", "default").build();
         let deployment = sandbox.create(deployment).await.unwrap();
         Self { sandbox, writes, world: World::default(), limits: Limits::default(), deployment }
     }
@@ -45,14 +39,9 @@ impl Trial {
         self.sandbox.client("test").request(request).await.unwrap()
     }
 
-    async fn set(&self, agent: &str, name: &str, size: i32) -> Value {
-        let template = self.deployment["spec"]["template"].clone();
-        let body = json!({
-            "apiVersion": "apps/v1", "kind": "ReplicaSet",
-            "metadata": {"name": name, "ownerReferences": owner(&self.deployment)},
-            "spec": {"replicas": size, "selector": {"matchLabels": {"app": "web"}}, "template": template},
-        });
-        self.send(agent, "POST", "/apis/apps/v1/namespaces/default/replicasets", &body).await
+    async fn set(&self, agent: &str, name: &str, size: u32) -> Value {
+        let set = replica_set(name).replicas(size).set("metadata/ownerReferences", owner(&self.deployment));
+        self.send(agent, "POST", "/apis/apps/v1/namespaces/default/replicasets", &set.build()).await
     }
 
     async fn resize(&self, agent: &str, name: &str, size: i32) {
@@ -61,11 +50,7 @@ impl Trial {
     }
 
     async fn pod(&self, agent: &str, set: &Value, name: &str) {
-        let body = json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "labels": {"app": "web"}, "ownerReferences": owner(set)},
-            "spec": {"containers": [{"name": "web", "image": "web"}], "nodeName": "node-0"},
-        });
+        let body = pod(name, "web").set("metadata/ownerReferences", owner(set)).set("spec/nodeName", "node-0").build();
         self.send(agent, "POST", "/api/v1/namespaces/default/pods", &body).await;
         let status = json!({"status": {"phase": "Running", "conditions": [
             {"type": "Ready", "status": "True", "lastTransitionTime": "2024-01-01T00:00:00Z"}]}});

@@ -5,15 +5,11 @@ use jiff::Timestamp;
 use ratatui::{Terminal, backend::TestBackend};
 
 use super::*;
-use crate::{
-    playground::{board::Note, node_states::NodeStates, world::Bounds},
-    process::Usage,
-};
+use crate::playground::board::Note;
 
 fn board() -> Board {
     let now = Timestamp::from_second(1_700_000_075).unwrap();
-    let new = Census { running: 1, available: 2, ..Census::default() };
-    let old = Census { available: 3, terminating: 1, ..Census::default() };
+    let (new, old) = (Census([0, 1, 0, 2, 0, 0]), Census([0, 0, 0, 3, 1, 0]));
     let part = |name: &str, revision, size, pods| Part {
         name: name.to_owned(),
         revision,
@@ -21,30 +17,18 @@ fn board() -> Board {
         size,
         pods,
     };
-    let rollout = Rollout {
-        key: NamespacedName::new("shop", "web"),
-        revision: "2".to_owned(),
-        image: "web:1.2".to_owned(),
-        wanted: 6,
-        bounds: Some(Bounds { most: 8, least: 5 }),
-        phase: Phase::Progressing,
-        new,
-        old,
-        parts: vec![part("web-new", 2, 4, new), part("web-old", 1, 3, old)],
-    };
+    let all = [new, old].into_iter().sum();
+    let mut rollout = row("Deployment", "web", Progress::Underway, "rolling", "new 3/6  ready 5  available 5", all);
+    rollout.parts = vec![part("web-new", 2, 4, new), part("web-old", 1, 3, old)];
     let report = |name: &str, state| Report {
         name: name.to_owned(),
         pid: 4711,
         state,
-        diagnostics: None,
         leads: true,
-        restarts: 0,
         depth: 3,
         requests: 42,
-        usage: Usage::default(),
-        failing: Vec::new(),
         waiting: vec![("shop/web".to_owned(), vec!["1 Pod is not ready".to_owned()])],
-        deeds: Vec::new(),
+        ..Report::default()
     };
     let note = Note { at: now, who: "limits".to_owned(), text: "too many".to_owned(), mood: Mood::Bad };
     Board {
@@ -53,11 +37,11 @@ fn board() -> Board {
         url: "https://127.0.0.1:6443".to_owned(),
         export: "export KUBECONFIG=/here".to_owned(),
         nodes: 6,
-        node_states: NodeStates::default(),
+        node_line: None,
         has_example: true,
         status: "on its way".to_owned(),
-        rollouts: vec![rollout],
         rows: vec![
+            rollout,
             row("StatefulSet", "db", Progress::Underway, "rolling", "new 2/3  ready 2", new),
             row("DaemonSet", "logs", Progress::Done, "complete", "new 6/6 nodes  available 6", Census::default()),
             row("Service", "web", Progress::Done, "current", "endpoints 5/5", Census::default()),
@@ -73,7 +57,8 @@ fn board() -> Board {
 }
 
 fn row(kind: &'static str, name: &str, progress: Progress, word: &'static str, text: &str, pods: Census) -> Row {
-    Row { kind, key: NamespacedName::new("shop", name), generation: 1, progress, word, text: text.to_owned(), pods }
+    let (key, text) = (NamespacedName::new("shop", name), text.to_owned());
+    Row { kind, key, generation: 1, progress, word, text, pods, parts: Vec::new() }
 }
 
 fn screen(width: u16, height: u16) -> Vec<String> {
@@ -101,8 +86,7 @@ fn everything_is_on_the_screen() {
         "https://127.0.0.1:6443 · 6 nodes · 1:15",
         "export KUBECONFIG=/here",
         "limits broken 1 times in 17 writes",
-        "Deployment shop/web rolling ",
-        "new 3/6  old 3  available 5  ready 5  (5 to 8 Pods)",
+        "Deployment shop/web rolling   ○●●●●●× new 3/6  ready 5  available 5",
         "web-new                      revision 2   web:1.2                    size 4    ○●●",
         "web-old                      revision 1   web:1.1                    size 3    ●●●×",
         "StatefulSet shop/db rolling   ○●● new 2/3  ready 2",
@@ -132,8 +116,8 @@ fn the_picture_has_the_text_of_the_screen() {
 fn a_node_that_is_off_has_its_place_on_every_screen() {
     let mut board = board();
     assert!(!screen_of(&board, 80, 24).join("\n").contains("nodes:"));
-    board.node_states = NodeStates::example(&["node-0", "node-1"], &["node-1"]);
     let line = "nodes: 1 of 2 Ready; node-1 NotReady, switched off, unreachable:NoExecute";
+    board.node_line = Some(line.to_owned());
     for (width, height) in [(80, 24), (140, 40)] {
         assert_shows(&screen_of(&board, width, height), &[line, "Deployment shop/web rolling", "q quit"]);
     }
@@ -148,8 +132,7 @@ fn an_ordinary_terminal_shows_every_object_and_every_controller() {
         board.reports.insert(name.clone(), Report { name, waiting: Vec::new(), ..report.clone() });
     }
     let expected = [
-        "Deployment shop/web rolling   █",
-        "new 3/6  old 3  available 5",
+        "Deployment shop/web rolling   ○●●●●●× new 3/6  ready 5",
         "StatefulSet shop/db rolling   ○●● new 2/3  ready 2",
         "DaemonSet shop/logs complete  new 6/6 nodes  available 6",
         "Service shop/web    current   endpoints 5/5",

@@ -1,8 +1,8 @@
 //! Finds in the sources where Events are recorded, and compares that with the table.
 //!
 //! A place that records an Event names its type, as `EventType::Warning` or by a constructor
-//! `Event::warning_for_flags_without_effect`. Mostly the reason follows as a literal. [`CALLS`] has the functions that get the
-//! reason as an argument, [`INDIRECT`] the places where it comes from elsewhere.
+//! `Event::warning_for_flags_without_effect`. Mostly the reason follows as a literal. `scan.yaml` has the functions that get the
+//! reason as an argument, and the places where it comes from elsewhere.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,72 +11,47 @@ use std::{
 };
 
 use common::events::EventType::{self, Normal, Warning};
+use serde::Deserialize;
 
-use super::{Event, Events};
+use super::{Event, Events, event_type};
 use crate::controllers;
 
-/// Functions that record an Event with the reason that is the literal after this text.
-const CALLS: &[(&str, &str, EventType)] = &[
-    ("cronjob-controller/src/decide/create.rs", "stop(plan, ", Warning),
-    ("endpointslice-controller/src/mirroring/decide.rs", "warn(", Warning),
-    ("node-lifecycle-controller/src/monitor.rs", "self.report_event(name, uid, ", Normal),
-];
+#[derive(Deserialize)]
+struct Known {
+    calls: Vec<Call>,
+    indirect: BTreeMap<String, usize>,
+    machinery: Vec<String>,
+    shared: Vec<Shared>,
+}
 
-/// Files that record Events whose reason is not a literal, and the number of such places.
-const INDIRECT: &[(&str, usize)] = &[
-    // The constants `FOUND` and `GONE`.
-    ("common/service/src/second_writer.rs", 2),
-    // `report_unusable_spec`.
-    ("cronjob-controller/src/decide/create.rs", 1),
-    // The reason depends on the request that was denied.
-    ("daemonset-controller/src/act.rs", 1),
-    // `Action::denied_event_reason`, and a denied claim.
-    ("deployment-controller/src/act.rs", 1),
-    // The constant `REPLICA_SET_CREATE_ERROR`.
-    ("deployment-controller/src/decide/create.rs", 1),
-    // Creation or change.
-    ("endpointslice-controller/src/endpoints.rs", 1),
-    // `warn`.
-    ("endpointslice-controller/src/mirroring/decide.rs", 1),
-    // `SuspensionChange::event_reason_and_message`.
-    ("job-controller/src/jobs/act.rs", 1),
-    // The reasons of `decide/end.rs`.
-    ("job-controller/src/jobs/act/count.rs", 1),
-    // `report_event`.
-    ("node-lifecycle-controller/src/monitor.rs", 1),
-    // `EventVerb::reasons`.
-    ("statefulset-controller/src/act/pod.rs", 2),
-];
+#[derive(Deserialize)]
+struct Call {
+    file: String,
+    text: String,
+    r#type: String,
+}
 
-/// The constructors of Events and the recorder itself.
-const MACHINERY: [&str; 3] =
-    ["common/client/src/events", "cronjob-controller/src/plan.rs", "deployment-controller/src/plan.rs"];
-
-/// Functions of `common` that record Events for several controllers: the text that calls them, and the Events they record.
-const SHARED: &[(&str, &str, &[&str])] = &[
-    ("common/control/src/io/pods.rs", "create_pod", &["SuccessfulCreate", "FailedCreate"]),
-    ("common/control/src/io/pods.rs", "delete_pod(io", &["SuccessfulDelete", "FailedDelete"]),
-    ("common/control/src/io/claim.rs", "claim.record_event_if_denied(io)", &["FailedUpdate"]),
-];
+#[derive(Deserialize)]
+struct Shared {
+    file: String,
+    text: String,
+    reasons: Vec<String>,
+}
 
 /// A place that records an Event; without a reason if that is not a literal.
 type Place = (EventType, Option<String>);
 
 pub(super) fn sources(root: &Path) -> Vec<PathBuf> {
-    let entries =
-        fs::read_dir(root).into_iter().flatten().chain(fs::read_dir(root.join("common")).into_iter().flatten());
-    let mut open: Vec<PathBuf> = entries.flatten().map(|entry| entry.path().join("src")).collect();
-    let is_product = |path: &PathBuf| {
-        let name =
-            path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        name.ends_with("-controller") || path.starts_with(root.join("common"))
-    };
-    open.retain(is_product);
+    let directories = |parent: &Path| fs::read_dir(parent).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_controller = |path: &PathBuf| path.to_string_lossy().ends_with("-controller");
+    let mut open: Vec<PathBuf> = directories(root).filter(is_controller).collect();
+    open.extend(directories(&root.join("common")).chain([root.join("common")]));
+    open = open.into_iter().map(|path| path.join("src")).collect();
     let mut found = Vec::new();
     while let Some(directory) = open.pop() {
-        for path in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
-            let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            if ["tests", "world", "guards"].contains(&&*name) {
+        for path in directories(&directory) {
+            let name = path.file_stem().unwrap_or_default();
+            if ["tests", "world", "guards"].iter().any(|of_tests| name == *of_tests) {
                 continue;
             }
             if path.is_dir() {
@@ -87,6 +62,7 @@ pub(super) fn sources(root: &Path) -> Vec<PathBuf> {
         }
     }
     found.sort();
+    found.dedup();
     found
 }
 
@@ -119,34 +95,37 @@ fn places(code: &str) -> Vec<Place> {
 }
 
 pub(super) fn check(root: &Path, events: &Events) -> Vec<String> {
-    let codes: BTreeMap<String, String> = sources(root)
-        .into_iter()
-        .filter_map(|path| {
-            let name = path.strip_prefix(root).ok()?.to_string_lossy().into_owned();
-            Some((name, code(&fs::read_to_string(path).ok()?)))
-        })
-        .collect();
-    compare(&codes, events)
+    let known = match serde_saphyr::from_str(include_str!("scan.yaml")) {
+        Ok(known) => known,
+        Err(why) => return vec![format!("scan.yaml: {why}")],
+    };
+    let read = |path: PathBuf| {
+        let name = path.strip_prefix(root).ok()?.to_string_lossy().into_owned();
+        Some((name, code(&fs::read_to_string(path).ok()?)))
+    };
+    compare(&sources(root).into_iter().filter_map(read).collect(), &known, events)
 }
 
-fn compare(codes: &BTreeMap<String, String>, events: &Events) -> Vec<String> {
+fn compare(codes: &BTreeMap<String, String>, known: &Known, events: &Events) -> Vec<String> {
     let all: Vec<&Event> = events.values().flatten().collect();
     let mut wrong = Vec::new();
     let mut recorded: BTreeSet<(&str, EventType, String)> = BTreeSet::new();
-    for (file, code) in codes.iter().filter(|(file, _)| !MACHINERY.iter().any(|machinery| file.starts_with(machinery)))
-    {
-        let all = places(code);
-        let without_reason = all.iter().filter(|(_, reason)| reason.is_none()).count();
-        let expected = INDIRECT.iter().find(|(known, _)| known == file).map_or(0, |(_, count)| *count);
+    for (file, code) in codes {
+        if known.machinery.iter().any(|machinery| file.starts_with(machinery)) {
+            continue;
+        }
+        let places = places(code);
+        let without_reason = places.iter().filter(|(_, reason)| reason.is_none()).count();
+        let expected = known.indirect.get(file).copied().unwrap_or(0);
         if without_reason != expected {
             wrong.push(format!(
-                "{file}: {without_reason} Events without a literal as their reason, and not {expected} as `INDIRECT` says"
+                "{file}: {without_reason} Events without a literal as their reason, and not {expected} as scan.yaml says"
             ));
         }
-        recorded.extend(all.into_iter().filter_map(|(kind, reason)| Some((&**file, kind, reason?))));
-        for (_, call, kind) in CALLS.iter().filter(|(known, _, _)| known == file) {
-            let after = code.match_indices(call).filter_map(|(at, call)| literal(&code[at + call.len()..]));
-            recorded.extend(after.map(|reason| (&**file, *kind, reason)));
+        recorded.extend(places.into_iter().filter_map(|(kind, reason)| Some((&**file, kind, reason?))));
+        for Call { text, r#type, .. } in known.calls.iter().filter(|call| call.file == *file) {
+            let after = code.match_indices(text).filter_map(|(at, call)| literal(&code[at + call.len()..]));
+            recorded.extend(after.map(|reason| (&**file, event_type(r#type), reason)));
         }
     }
     for (file, kind, reason) in &recorded {
@@ -156,29 +135,24 @@ fn compare(codes: &BTreeMap<String, String>, events: &Events) -> Vec<String> {
     }
     for event in all {
         let is_recorded = recorded.contains(&(&*event.file, event.kind(), event.reason.clone()));
-        let is_indirect = INDIRECT.iter().any(|(file, _)| *file == event.file);
         let of_crate = event.file.split_once("src/").map_or(&*event.file, |(of_crate, _)| of_crate);
         let literal = format!("\"{}\"", event.reason);
         let has_literal = || codes.iter().any(|(file, code)| file.starts_with(of_crate) && code.contains(&literal));
-        if !(is_recorded || is_indirect && has_literal()) {
-            wrong.push(format!(
-                "{}: the table of Events lists {}, which is not recorded there",
-                event.file, event.reason
-            ));
+        if !(is_recorded || known.indirect.contains_key(&event.file) && has_literal()) {
+            let Event { file, reason, .. } = event;
+            wrong.push(format!("{file}: the table of Events lists {reason}, which is not recorded there"));
         }
     }
     for definition in controllers::ALL {
         let own = format!("{}/src/", definition.name);
-        for (file, call, reasons) in SHARED {
-            let calls = codes.iter().any(|(file, code)| file.starts_with(&own) && code.contains(call));
-            for reason in *reasons {
+        for Shared { file, text, reasons } in &known.shared {
+            let calls = codes.iter().any(|(file, code)| file.starts_with(&own) && code.contains(text));
+            for reason in reasons {
                 let mut own = events.get(definition.name).into_iter().flatten();
                 let is_listed = own.any(|event| event.file == *file && event.reason == *reason);
                 if calls != is_listed {
-                    wrong.push(format!(
-                        "{}: `{call}` is called: {calls}, {reason} is listed: {is_listed}",
-                        definition.name
-                    ));
+                    let name = definition.name;
+                    wrong.push(format!("{name}: `{text}` is called: {calls}, {reason} is listed: {is_listed}"));
                 }
             }
         }
@@ -216,11 +190,13 @@ mod tests {
             file: "gc-controller/src/a.rs".to_owned(),
         };
         let events = Events::from([("x".to_owned(), vec![event])]);
-        assert!(compare(&codes("EventType::Warning, \"Known\""), &events).is_empty());
-        let wrong = compare(&codes("EventType::Warning, \"New\""), &events);
+        let known: Known = serde_saphyr::from_str("{calls: [], indirect: {}, machinery: [], shared: []}").unwrap();
+        let compare = |code: &str| compare(&codes(code), &known, &events);
+        assert!(compare("EventType::Warning, \"Known\"").is_empty());
+        let wrong = compare("EventType::Warning, \"New\"");
         assert_eq!(wrong.len(), 2, "{wrong:?}");
         assert!(wrong[0].ends_with("lacks Warning New") && wrong[1].contains("lists Known"), "{wrong:?}");
-        assert_eq!(compare(&codes("EventType::Warning, \"Known\"; EventType::Normal, reason"), &events).len(), 1);
+        assert_eq!(compare("EventType::Warning, \"Known\"; EventType::Normal, reason").len(), 1);
     }
 
     #[test]

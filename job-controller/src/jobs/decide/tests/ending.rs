@@ -72,6 +72,8 @@ fn a_job_fails_after_its_active_deadline() {
         ("fail a", 1)
     );
     assert_eq!(running.first_status().uncounted_terminated_pods.failed.len(), 1, "a running Pod has failed");
+    let ends = "Failed (DeadlineExceeded) once 1 terminating Pods have finished";
+    assert_eq!(with(60).with_pods([pod("a").deleting()]).explain().waiting, [ends]);
 }
 
 /// JOB-52.

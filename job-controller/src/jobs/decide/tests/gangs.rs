@@ -6,16 +6,18 @@ use serde_json::{Value, json};
 
 use crate::{
     jobs::{
+        JobController,
         decide::{
             decide,
             gang::{is_left_over_from_deleted_job, pod_group_name, pod_group_template_name, workload_name},
         },
         plan::PodScheduling,
-        snapshot::SchedulingObjects,
+        snapshot::{SchedulingObjects, Snapshot},
     },
     objects::{PodGroup, Workload},
     world::{JobBuilder, SyncFixture, job, pod},
 };
+use common::controller::Decision;
 
 /// Builds an owner reference to the Job with this UID, or to a `JobSet` if the UID is `u-other`.
 fn owner(uid: &str) -> Value {
@@ -92,7 +94,14 @@ fn a_job_that_was_started_without_a_workload_gets_none() {
     assert_eq!(describe_scheduling(&candidate().status_field("failed", 1).with_pods([]), nothing()), started);
     assert_eq!(describe_scheduling(&candidate().status_field("succeeded", 1).with_pods([]), nothing()), started);
     let resumed = candidate().condition("Suspended", "False", "JobResumed", "Job resumed");
-    assert_eq!(describe_scheduling(&resumed.with_pods([]), nothing()), started);
+    let world = resumed.with_pods([]);
+    assert_eq!(describe_scheduling(&world, nothing()), started);
+    let snapshot = Snapshot { scheduling_objects: Some(nothing()), ..world.snapshot() };
+    let explained = Decision::<JobController>::with_forecast(&snapshot, snapshot.now).explain();
+    assert!(
+        explained.waiting.contains(&format!("Pods are scheduled one by one, not as a gang: {started}")),
+        "{explained:?}"
+    );
 }
 
 /// JOB-65.

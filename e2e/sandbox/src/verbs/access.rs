@@ -1,0 +1,259 @@
+//! Who may do what: identities and RBAC, evaluated from the roles and bindings in the store.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::{
+    api::{names::quoted, resource::qualify},
+    store::Store,
+    value::{
+        object::{at, meta, strings, text},
+        selector::{LabelSelector, labels_of},
+    },
+    verbs::status::{ApiError, ApiResult},
+};
+
+const ROLES: &str = "roles.rbac.authorization.k8s.io";
+const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
+const ROLE_BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
+const CLUSTER_ROLE_BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";
+
+/// The identity of requests that do not say who they are from, and of whoever may do everything.
+pub const ADMIN: &str = "admin";
+
+/// A user as authorization sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) groups: Vec<String>,
+}
+
+impl User {
+    /// The user of an identity, with the groups that follow from its name.
+    pub(crate) fn of(identity: &str) -> Self {
+        let mut groups: Vec<String> = Vec::new();
+        if identity == ADMIN || identity == "system:apiserver" {
+            groups.push("system:masters".into());
+        }
+        if let Some((namespace, _)) = identity.strip_prefix("system:serviceaccount:").and_then(|r| r.split_once(':')) {
+            groups.push("system:serviceaccounts".into());
+            groups.push(format!("system:serviceaccounts:{namespace}"));
+        }
+        groups.push("system:authenticated".into());
+        Self { name: identity.into(), groups }
+    }
+}
+
+/// What is to be done to what.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Attributes<'a> {
+    pub(crate) verb: &'a str,
+    pub(crate) group: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) sub: Option<&'a str>,
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
+}
+
+#[derive(Clone, Debug)]
+struct PolicyRule {
+    verbs: Vec<String>,
+    groups: Vec<String>,
+    resources: Vec<String>,
+    names: Vec<String>,
+    urls: Vec<String>,
+}
+
+impl PolicyRule {
+    fn of(rule: &Value) -> Self {
+        let list = |field: &str| strings(at(rule, &[field]));
+        Self {
+            verbs: list("verbs"),
+            groups: list("apiGroups"),
+            resources: list("resources"),
+            names: list("resourceNames"),
+            urls: list("nonResourceURLs"),
+        }
+    }
+
+    fn allows(&self, wanted: &Attributes<'_>) -> bool {
+        let has = |list: &[String], item: &str| list.iter().any(|i| i == "*" || i == item);
+        let resource = match wanted.sub {
+            None => has(&self.resources, wanted.resource),
+            Some(sub) => {
+                let (whole, any) = (format!("{}/{sub}", wanted.resource), format!("*/{sub}"));
+                has(&self.resources, &whole) || self.resources.contains(&any)
+            }
+        };
+        resource
+            && has(&self.verbs, wanted.verb)
+            && has(&self.groups, wanted.group)
+            && (self.names.is_empty() || wanted.name.is_some_and(|name| self.names.iter().any(|n| n == name)))
+    }
+
+    fn allows_url(&self, verb: &str, url: &str) -> bool {
+        let fits = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(prefix) => url.starts_with(prefix),
+            None => pattern == url,
+        };
+        self.verbs.iter().any(|v| v == "*" || v == verb) && self.urls.iter().any(fits)
+    }
+}
+
+#[derive(Debug)]
+struct Subject {
+    kind: String,
+    name: String,
+    namespace: String,
+}
+
+impl Subject {
+    fn is(&self, user: &User) -> bool {
+        match &*self.kind {
+            "User" => self.name == user.name,
+            "Group" => user.groups.contains(&self.name),
+            "ServiceAccount" => user.name == format!("system:serviceaccount:{}:{}", self.namespace, self.name),
+            _ => false,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Binding {
+    /// Where it holds; everywhere, if nowhere in particular.
+    namespace: Option<String>,
+    subjects: Vec<Subject>,
+    rules: Vec<PolicyRule>,
+}
+
+/// RBAC, with the compiled policy, which is made anew when roles or bindings have changed.
+#[derive(Debug)]
+pub(crate) struct Access {
+    is_enforced: bool,
+    compiled: Mutex<Option<(u64, Arc<Vec<Binding>>)>>,
+}
+
+fn compile(store: &Store) -> Vec<Binding> {
+    let all = |table: &str| -> Vec<Arc<Value>> {
+        store.list(table, None, None, None).unwrap_or_default().into_iter().map(|(_, v)| v.value()).collect()
+    };
+    let rules_of = |role: &Value| -> Vec<PolicyRule> {
+        at(role, &["rules"]).as_array().into_iter().flatten().map(PolicyRule::of).collect()
+    };
+    let cluster_roles = all(CLUSTER_ROLES);
+    let roles = all(ROLES);
+    let cluster_role = |name: &str| -> Vec<PolicyRule> {
+        let Some(role) = cluster_roles.iter().find(|r| meta(r, "name") == name) else { return Vec::new() };
+        let mut rules = rules_of(role);
+        for selector in at(role, &["aggregationRule", "clusterRoleSelectors"]).as_array().into_iter().flatten() {
+            let Some(selector) = LabelSelector::from_object(selector) else { continue };
+            for other in cluster_roles.iter().filter(|r| selector.matches(&labels_of(r))) {
+                rules.extend(rules_of(other));
+            }
+        }
+        rules
+    };
+    let subjects = |binding: &Value| -> Vec<Subject> {
+        let list = at(binding, &["subjects"]).as_array();
+        let subject = |s: &Value| Subject {
+            kind: text(s, &["kind"]).into(),
+            name: text(s, &["name"]).into(),
+            namespace: text(s, &["namespace"]).into(),
+        };
+        list.into_iter().flatten().map(subject).collect()
+    };
+    let mut bindings = Vec::new();
+    for binding in all(CLUSTER_ROLE_BINDINGS) {
+        let rules = cluster_role(text(&binding, &["roleRef", "name"]));
+        bindings.push(Binding { namespace: None, subjects: subjects(&binding), rules });
+    }
+    for binding in all(ROLE_BINDINGS) {
+        let (namespace, name) = (meta(&binding, "namespace"), text(&binding, &["roleRef", "name"]));
+        let rules = if text(&binding, &["roleRef", "kind"]) == "ClusterRole" {
+            cluster_role(name)
+        } else {
+            let role = roles.iter().find(|r| meta(r, "name") == name && meta(r, "namespace") == namespace);
+            role.map(|r| rules_of(r)).unwrap_or_default()
+        };
+        bindings.push(Binding { namespace: Some(namespace.into()), subjects: subjects(&binding), rules });
+    }
+    bindings
+}
+
+impl Access {
+    pub(crate) fn new(is_enforced: bool) -> Self {
+        Self { is_enforced, compiled: Mutex::default() }
+    }
+
+    fn policy(&self, store: &Store) -> Arc<Vec<Binding>> {
+        let tables = [ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS];
+        let changes = tables.iter().filter_map(|t| store.table(t)).map(|t| t.changes).sum();
+        let mut compiled = self.compiled.lock();
+        match &*compiled {
+            Some((at, policy)) if *at == changes => policy.clone(),
+            _ => {
+                let policy = Arc::new(compile(store));
+                *compiled = Some((changes, policy.clone()));
+                policy
+            }
+        }
+    }
+
+    fn allows(
+        &self,
+        store: &Store,
+        user: &User,
+        namespace: Option<&str>,
+        is_allowed_by: impl Fn(&PolicyRule) -> bool,
+    ) -> bool {
+        let holds = |b: &&Binding| b.namespace.as_deref().is_none_or(|n| Some(n) == namespace);
+        let binds = |b: &&Binding| b.subjects.iter().any(|s| s.is(user));
+        !self.is_enforced
+            || user.groups.iter().any(|g| g == "system:masters")
+            || self.policy(store).iter().filter(holds).filter(binds).any(|b| b.rules.iter().any(&is_allowed_by))
+    }
+
+    /// Whether a user may do something to a resource.
+    pub(crate) fn may(&self, store: &Store, user: &User, wanted: &Attributes<'_>) -> bool {
+        self.allows(store, user, wanted.namespace, |rule| rule.allows(wanted))
+    }
+
+    /// Whether a user may read a path that is no resource.
+    pub(crate) fn may_read(&self, store: &Store, user: &User, verb: &str, path: &str) -> bool {
+        self.allows(store, user, None, |rule| rule.allows_url(verb, path))
+    }
+
+    /// Refuses what the identity may not do.
+    pub(crate) fn check(&self, store: &Store, identity: &str, wanted: &Attributes<'_>) -> ApiResult<()> {
+        if self.may(store, &User::of(identity), wanted) {
+            return Ok(());
+        }
+        let whole = match wanted.sub {
+            Some(sub) => format!("{}/{sub}", wanted.resource),
+            None => wanted.resource.to_owned(),
+        };
+        let place = match wanted.namespace {
+            Some(namespace) => format!("in the namespace {}", quoted(namespace)),
+            None => "at the cluster scope".to_owned(),
+        };
+        let object = wanted.name.map(|name| format!(" {}", quoted(name))).unwrap_or_default();
+        let message = format!(
+            "{}{object} is forbidden: User {} cannot {} resource {} in API group {} {place}",
+            qualify(wanted.resource, wanted.group),
+            quoted(identity),
+            wanted.verb,
+            quoted(&whole),
+            quoted(wanted.group)
+        );
+        let mut details = serde_json::json!({"kind": wanted.resource});
+        if let Some(name) = wanted.name {
+            details["name"] = name.into();
+        }
+        if !wanted.group.is_empty() {
+            details["group"] = wanted.group.into();
+        }
+        Err(ApiError::forbidden(details, message))
+    }
+}
