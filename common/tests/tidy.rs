@@ -311,7 +311,7 @@ fn time_and_randomness_come_from_the_clock() {
         if contains_word(&line, "clippy::disallowed_methods") {
             broken.push(format!("{place}: only {CLOCK_FILE} may read a clock"));
         }
-        // The command of the simulation draws the seeds of its clocks at random.
+        // The simulation draws random seeds for its clocks.
         if contains_word(&line, "rand::") && !place.starts_with("e2e/") {
             broken.push(format!("{place}: only {CLOCK_FILE} uses randomness"));
         }

@@ -1,4 +1,4 @@
-//! The memory of decisions. Measured in a process of its own.
+//! The memory of decisions, measured in a separate process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 

@@ -1,6 +1,6 @@
 //! What daemonset-controller promises for DaemonSets, on any cluster.
 //!
-//! Where scenes run side by side on one cluster, each has nodes of its own, which a label tells from the others'.
+//! Scenes may share a cluster. Each of them has its own nodes, which have a label with its namespace.
 
 use std::collections::BTreeMap;
 
@@ -733,7 +733,7 @@ async fn labels_taken_away_release_and_given_back_adopt(c: Context) -> Outcome {
     merge(json!({"ownerReferences": null})).await?;
     until_owned("the orphan to be adopted", true).await?;
     merge(json!({"labels": {HASH: null}})).await?;
-    c.until_object(PODS, name, "the label of its hash to be back", |pod| hash(pod) == "").await?;
+    c.until_object(PODS, name, "the Pod to have the label with its hash again", |pod| hash(pod) == "").await?;
     // Of two Pods on a node the older one stays. Creation times are whole seconds.
     c.sleep(Duration::from_millis(1100)).await;
     merge(json!({"labels": null})).await?;

@@ -1,4 +1,5 @@
-//! The cost of a sync depends on the nodes and Pods on which it can act, and never on counts or sizes in a spec. Measured in a process of its own.
+//! The cost of a sync depends on the nodes and Pods on which it can act, and never on counts or sizes in a spec. It is measured in a
+//! separate process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 

@@ -1,4 +1,5 @@
-//! The cost of a sync depends on the number of ReplicaSets, and never on the values in a spec or an annotation. Measured in a process of its own.
+//! The cost of a sync depends on the number of ReplicaSets, and never on the values in a spec or an annotation. It is measured
+//! in a separate process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 

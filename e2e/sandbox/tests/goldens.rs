@@ -1,8 +1,8 @@
 //! Replays requests recorded from a real kube-apiserver against the sandbox and compares the answers.
 //!
-//! What differs from run to run (uids, versions, times, generated suffixes, ages, addresses) is masked; everything else
-//! must agree. Structures in messages are masked, too: kube-apiserver prints them as its internal Go types. `goldens/known-differences.txt` lists the lines that do not, each with its reason; a line that is listed
-//! and agrees fails the test as one does that is not listed and differs.
+//! What differs from run to run (uids, versions, times, generated suffixes, ages, addresses) is masked. Structures in messages are
+//! masked, too: kube-apiserver prints them as its internal Go types. Everything else must agree, except for the lines in
+//! `goldens/known-differences.txt`, each of which has its reason. A listed line that agrees fails the test, too.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 

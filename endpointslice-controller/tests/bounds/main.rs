@@ -1,4 +1,4 @@
-//! The memory of decisions about Services with every list at its limit and beyond. Measured in a process of its own.
+//! The memory of decisions about Services with every list at its limit and beyond. It is measured in a separate process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 

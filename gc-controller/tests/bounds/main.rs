@@ -1,4 +1,4 @@
-//! The memory of the graph, and the cost of references. Measured in a process of its own.
+//! The memory of the graph, and the cost of references. Both are measured in a separate process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 

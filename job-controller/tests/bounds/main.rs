@@ -1,4 +1,4 @@
-//! The memory of decisions and caches. Measured in a process of its own.
+//! The memory of decisions and caches. It is measured in a separate process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 

@@ -1,4 +1,5 @@
-//! Nodes and Pods with invalid or very large content neither make a decision fail nor make it expensive. Measured in a process of its own.
+//! Nodes and Pods with invalid or very large content neither make a decision fail nor make it expensive. The tests run in
+//! a separate process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 

@@ -145,7 +145,6 @@ impl Builder {
         let (to_kubelets, from_kubelets) = mpsc::unbounded_channel();
         let (to_heartbeat, from_heartbeat) = mpsc::unbounded_channel();
         let registered = watch::Sender::new(0);
-        let zones = self.settings.zones;
         let (scheduler_waits, kubelet_waits) = (Waits::default(), Waits::default());
         let kubelets =
             kubelet::Kubelets::new(api("kubelet"), self.is_dual_stack, self.ready_after, kubelet_waits.clone());
@@ -165,7 +164,6 @@ impl Builder {
         let names = Mutex::new(Names { known: BTreeMap::new(), next: 0 });
         let handler = pod_handler(clock.clone(), self.schedules.then_some(to_scheduler), to_kubelets.clone());
         let mut this = Nodes {
-            zones,
             names,
             to_kubelets,
             to_heartbeat,
@@ -240,7 +238,6 @@ struct Names {
 
 /// Running nodes. They end when this is dropped; what they have written stays.
 pub struct Nodes {
-    zones: u32,
     names: Mutex<Names>,
     to_kubelets: mpsc::UnboundedSender<kubelet::News>,
     to_heartbeat: mpsc::UnboundedSender<heartbeat::News>,
@@ -285,12 +282,6 @@ impl Nodes {
     /// The names of the nodes, sorted.
     pub fn names(&self) -> Vec<String> {
         self.names.lock().known.keys().cloned().collect()
-    }
-
-    /// The names of the nodes in the zone of that number, sorted.
-    pub fn names_in_zone(&self, zone: u32) -> Vec<String> {
-        let number = |name: &String| name.rsplit('-').next().and_then(|number| number.parse::<u32>().ok());
-        self.names().into_iter().filter(|name| number(name).is_some_and(|n| n % self.zones == zone)).collect()
     }
 
     /// The time from each Pod event that needs a binding until the scheduler sends it.
