@@ -2,7 +2,8 @@
 # Builds the images of all controllers with one compilation for each architecture:
 #   docker buildx bake -f deploy/images/docker-bake.hcl --load --set '*.platform=linux/amd64'      # loads them into Docker on this machine
 #   REGISTRY=registry.example/nonet TAG=v0.1.0 docker buildx bake -f deploy/images/docker-bake.hcl --push
-# With NONET_COMMIT and SOURCE_DATE_EPOCH from the environment, the same commit results in the same digests.
+# NONET_COMMIT and SOURCE_DATE_EPOCH of the environment set the commit and the dates in the images. Two builds of one commit can still
+# have different digests, because clang comes from Debian's current packages, and because attestations contain the time of the build.
 
 variable "REGISTRY" { default = "registry.invalid/nonet" }
 variable "TAG" { default = "dev" }

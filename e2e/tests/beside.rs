@@ -98,7 +98,7 @@ fn without_chance(text: &str, namespace: &str) -> String {
 
 /// The causes on the page, by title.
 fn causes_on_the_page() -> BTreeMap<String, String> {
-    let page = read("docs/stuck.md");
+    let page = read("docs/reference/stuck.md");
     let cause = |section: &str| {
         let title = section.lines().next().unwrap_or_default().to_owned();
         let text = section.rsplit_once("```").map_or("", |(text, _)| text);

@@ -1,45 +1,88 @@
-//! The roles of `deploy/` give each controller the rights that its owner references ask for where the admission plugin
-//! `OwnerReferencesPermissionEnforcement` is on.
+//! The roles of `deploy/` grant exactly the rights that the controllers use.
 //!
-//! The rights are not listed by hand: one story makes every controller set, change and drop owner references, on a sandbox that
-//! grants everything, and the rights follow from what was written. The same story must then come to the same end with the
-//! plugin on and no rights but those of the roles.
+//! The rights are not listed by hand. In one story, all controllers and their shadows do everything that they ever ask the API
+//! server for, on a sandbox that grants everything and records the rights that each of them asks for: by its requests, by the
+//! admission plugin `OwnerReferencesPermissionEnforcement`, and by OpenShift's `RestrictedEndpointsAdmission`. The same story must
+//! then come to the same end with no rights but those of the roles.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use common::clock::Clock;
+use common::{
+    api::Api,
+    app::{LeadershipMode, ProgramDefinition, RunningLoops, StartParameters, start_loops},
+    clock::Clock,
+    gate,
+    metrics::Metrics,
+    process::{
+        client::build_client,
+        logging::VerbosityHandle,
+        server::{RequestAuthorizer, ReviewOptions, ServerSettings, ServerState, start_server},
+    },
+};
 use e2e::{
     controllers,
     nodes::Nodes,
     rights::{self, Holder},
-    sandbox::{ADMIN, Sandbox, owner_references::Right},
+    sandbox::{ADMIN, Right, Sandbox},
 };
 use serde_json::{Value, json};
+use testkit::scene::program_options;
 
 use crate::{
     repository::yaml,
     world::{World, name},
 };
 
+/// The component whose gates job-controller has in the story.
+const GANG_SCHEDULING: &str = "deploy/components/gang-scheduling/kustomization.yaml";
+
+/// Rights that are asked for and not granted, by design. An entry that is not asked for fails the test, too.
+const REFUSED: [&str; 1] = [
+    // Without it, the arguments of kube-controller-manager are no evidence of a second writer. There is other evidence, and a
+    // controller of CronJobs need not read Pods.
+    "cronjob-controller lacks: list pods",
+];
+
 /// A sandbox with nodes and all controllers, each under the identity it has with its manifests.
 struct Story {
     world: World,
+    running: Vec<RunningLoops>,
 }
 
 impl Story {
-    /// With the plugin and no rights but those of the roles, or without either.
+    /// With no rights but those of the roles, or with all rights and beside the shadows of all controllers.
     async fn new(is_enforced: bool) -> Self {
-        let server = Sandbox::builder().rbac(is_enforced).owner_references_permission_enforcement(is_enforced);
+        let server = Sandbox::builder().rbac(is_enforced).record_rights(true).gate("GenericWorkload", true);
+        let server = server.owner_references_permission_enforcement(true).restricted_endpoints_admission(true);
         let mut world = World::new("shop", "2026-11-21T09:00:30Z", server).await;
-        world.start_nodes(ADMIN, Nodes::builder().count(2)).await;
+        world.start_nodes(ADMIN, Nodes::builder().count(3)).await;
+        let mut story = Self { world, running: Vec::new() };
         for definition in controllers::ALL {
-            let admin = world.sandbox.client(ADMIN);
-            rights::give(&admin, &world.clock, definition.name, Holder::default()).await.unwrap();
+            let (admin, user) = (story.world.sandbox.client(ADMIN), rights::identity(definition.name));
+            rights::give(&admin, &story.world.clock, definition.name, Holder::default()).await.unwrap();
+            story.world.sandbox.grant(&user, rules_of_gangs(definition.name, "controller").into()).await.unwrap();
+            story.start(definition, &user, &["--lead-without-release"]);
+            if !is_enforced {
+                story.start(definition, &shadow(definition.name), &["--shadow"]);
+            }
         }
-        world.start_controllers(rights::identity, &[]);
-        let story = Self { world };
         story.pass().await;
         story
+    }
+
+    /// Starts a controller as its process does. Its caches are filled by lists, as with servers without streaming lists.
+    fn start(&mut self, definition: &'static ProgramDefinition, user: &str, flags: &[&str]) {
+        let of_gangs = "--feature-gates=GenericWorkload=true,WorkloadWithJob=true";
+        let of_gangs = (definition.name == "job-controller").then_some(of_gangs);
+        let of_all = ["--feature-gates=WatchListClient=false"];
+        let flags: Vec<&str> = flags.iter().copied().chain(of_all).chain(of_gangs).collect();
+        let options = program_options(definition, &flags);
+        self.running.push(start_loops(StartParameters {
+            settings: Arc::new(options.settings),
+            leadership: options.election_settings.map_or(LeadershipMode::Always, LeadershipMode::Elected),
+            second_writer_search_period: Duration::from_mins(5),
+            ..StartParameters::new(self.world.sandbox.client(user), self.world.clock.clone(), &options.loops)
+        }));
     }
 
     /// Lets the controllers do what is to be done.
@@ -57,6 +100,11 @@ impl Story {
         names.into_iter().collect()
     }
 
+    /// Changes the spec of an object.
+    async fn change(&self, resource: &str, name: &str, spec: Value) {
+        self.world.merge(resource, name, json!({ "spec": spec })).await;
+    }
+
     /// Takes the owners of the children of this kind away, so that they are adopted again.
     async fn orphan(&self, resource: &str, kind: &str) {
         let children = self.of_kind(resource, kind).await;
@@ -72,8 +120,17 @@ impl Story {
         self.world.merge(resource, &children[0], json!({"metadata": {"labels": {"app": "other"}}})).await;
     }
 
-    /// Everything that controllers do with owner references.
+    /// Everything that controllers do.
     async fn tell(&self) {
+        self.change_owners().await;
+        self.change_workloads().await;
+        self.delete_owners().await;
+        self.lose_nodes().await;
+    }
+
+    /// Everything that controllers do with owner references.
+    async fn change_owners(&self) {
+        self.world.sandbox.create(definition_of_widgets()).await.unwrap();
         for object in objects() {
             self.world.create(object).await;
         }
@@ -101,13 +158,20 @@ impl Story {
             both.push(json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid}));
         }
         self.world.merge("configmaps", "of-both", json!({"metadata": {"ownerReferences": both}})).await;
+        // No list of kinds would contain this one.
+        for (name, owners) in [("of-one", &both[..1]), ("of-both", &both)] {
+            let metadata = json!({"name": name, "ownerReferences": owners});
+            self.world.create(json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata})).await;
+        }
         self.pass().await;
-        let claims = json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Delete"}});
-        self.world.merge("statefulsets.apps", "db", json!({"spec": claims})).await;
+        // The name of the third Pod is taken.
+        let policy = json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
+        let spec = json!({"replicas": 3, "persistentVolumeClaimRetentionPolicy": policy});
+        self.change("statefulsets.apps", "db", spec).await;
         self.world.merge("services", "web", json!({"metadata": {"labels": {"any": "thing"}}})).await;
         self.world.merge("endpoints", "outside", json!({"subsets": [{"addresses": [{"ip": "10.9.9.8"}]}]})).await;
         self.pass().await;
-        self.world.merge("statefulsets.apps", "db", json!({"spec": {"replicas": 1}})).await;
+        self.change("statefulsets.apps", "db", json!({"replicas": 1})).await;
         self.pass().await;
         assert_eq!(self.of_kind("pods", "StatefulSet").await, ["db-0"], "the set is scaled down");
         for (resource, kind) in
@@ -116,33 +180,205 @@ impl Story {
             self.relabel(resource, kind).await;
         }
         self.pass().await;
-        self.world.delete("apps/v1", "replicasets/sets", "Orphan").await;
-        self.world.delete("apps/v1", "deployments/web", "Foreground").await;
-        self.world.sandbox.delete("configmaps", Some(self.world.namespace), "one").await.unwrap();
+    }
+
+    /// Changes after which controllers roll out, roll back, scale, and remove what is too much.
+    async fn change_workloads(&self) {
+        // The second change returns to the first revision, and after the third one there is a revision too many.
+        for image in ["img:2", "img:1", "img:3"] {
+            let template = json!({"spec": {"containers": [{"name": "c", "image": image}]}});
+            let names =
+                ["deployments.apps/web", "deployments.apps/once", "statefulsets.apps/db", "daemonsets.apps/agent"];
+            for (resource, name) in names.iter().filter_map(|path| path.split_once('/')) {
+                self.change(resource, name, json!({"revisionHistoryLimit": 1, "template": template})).await;
+            }
+            self.pass().await;
+        }
+        // The revision 0 is the one before, and there is no revision 99.
+        for revision in ["0", "99"] {
+            let annotations = json!({"deprecated.deployment.rollback.to": revision});
+            self.world.merge("deployments.apps", "web", json!({"metadata": {"annotations": annotations}})).await;
+            self.pass().await;
+        }
+        self.change("replicasets.apps", "sets", json!({"replicas": 1})).await;
+        self.change("replicationcontrollers", "rc", json!({"replicas": 1})).await;
+        self.change("jobs.batch", "sum", json!({"suspend": true})).await;
+        self.change("cronjobs.batch", "tick", json!({"concurrencyPolicy": "Replace"})).await;
+        // The status lists a Job that does not exist, and does not list the ones that do.
+        let active = json!([{"kind": "Job", "apiVersion": "batch/v1", "name": "gone", "uid": "gone"}]);
+        self.world.merge_status("cronjobs.batch", "tick", &json!({"active": active})).await;
         self.pass().await;
     }
 
-    /// The rights that the writes of each controller ask for.
-    fn needed(&self) -> BTreeMap<&'static str, BTreeSet<Right>> {
-        let writes = self.world.sandbox.writes().all();
-        let of = |name: &str| {
-            let identity = rights::identity(name);
-            let own = writes.iter().filter(|write| write.identity == identity);
-            own.flat_map(|write| self.world.sandbox.owner_reference_rights(write)).collect()
-        };
-        controllers::ALL.iter().map(|definition| (definition.name, of(definition.name))).collect()
+    /// Deletes owners, whose children are orphaned or deleted.
+    async fn delete_owners(&self) {
+        self.world.delete("apps/v1", "replicasets/sets", "Orphan").await;
+        self.world.delete("apps/v1", "deployments/web", "Foreground").await;
+        for (resource, name) in [("configmaps", "one"), ("services", "web"), ("endpoints", "outside")] {
+            self.world.sandbox.delete(resource, Some(self.world.namespace), name).await.unwrap();
+        }
+        self.pass().await;
+    }
+
+    /// Loses a node for longer than Pods tolerate, and another one for good.
+    async fn lose_nodes(&self) {
+        self.world.nodes().silence("node-1").unwrap();
+        self.world.nodes().remove("node-2").unwrap();
+        self.world.pass(600).await;
+    }
+
+    /// Lets kube-controller-manager record Events for every loop at two times, so that leaders report it twice, and its end twice.
+    async fn find_second_writers(&self) {
+        let components: BTreeSet<_> =
+            controllers::ALL.iter().flat_map(|c| c.loops).map(|l| l.event_component).collect();
+        for seconds in (0..2400).step_by(10) {
+            // A search every five minutes finds it, and it counts for ten minutes.
+            for component in components.iter().filter(|_| seconds % 1200 < 420) {
+                let path = format!(
+                    "/api/v1/namespaces/{0}/events/{component}?fieldManager=kube-controller-manager&force=true",
+                    self.world.namespace
+                );
+                let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": component},
+                    "involvedObject": {"kind": "Pod", "namespace": self.world.namespace, "name": "any"}, "type": "Normal",
+                    "reason": "Any", "message": "any", "count": seconds + 1, "reportingComponent": component});
+                let media = "application/apply-patch+yaml";
+                self.world.sandbox.send(http::Method::PATCH, &path, media, Some(&event)).await.unwrap();
+            }
+            self.world.pass(10).await;
+        }
+    }
+
+    /// The differences between the rights of all roles and the rights that their holders have asked for.
+    fn differences(&self, of_reviews: &BTreeSet<Right>) -> Vec<String> {
+        let mut found = Vec::new();
+        for definition in controllers::ALL {
+            let name = definition.name;
+            let of_shadow =
+                (format!("the shadow of {name}"), shadow(name), format!("deploy/shadows/{name}/clusterrole.yaml"));
+            let of_controller =
+                (name.to_owned(), rights::identity(name), format!("deploy/controllers/{name}/rbac.yaml"));
+            for ((holder, user, manifest), component) in [(of_controller, "controller"), (of_shadow, "shadow")] {
+                let mut roles = yaml(&manifest);
+                roles.push(json!({"kind": "ClusterRole", "rules": rules_of_gangs(name, component)}));
+                let asked = &self.world.sandbox.rights_asked_by(&user) | of_reviews;
+                found.extend(differences(&granted(&roles), &asked).iter().map(|found| format!("{holder} {found}")));
+            }
+        }
+        found
     }
 }
 
-/// One object of each kind that has children.
+/// The user of the shadow of a controller.
+fn shadow(name: &str) -> String {
+    format!("{}-shadow", rights::identity(name))
+}
+
+/// The rules that gang scheduling adds to the role of a controller or of its shadow.
+fn rules_of_gangs(name: &str, component: &str) -> Vec<Value> {
+    let kustomization = yaml(GANG_SCHEDULING).remove(0);
+    let patches = kustomization["patches"].as_array().unwrap().iter().filter(|patch| {
+        let labels = patch["target"]["labelSelector"].as_str().unwrap_or_default();
+        patch["target"]["name"] == format!("nonet:{name}") && labels.ends_with(&format!("={component}"))
+    });
+    let operations =
+        patches.flat_map(|patch| -> Vec<Value> { serde_saphyr::from_str(patch["patch"].as_str().unwrap()).unwrap() });
+    operations.map(|operation| operation["value"].clone()).collect()
+}
+
+/// The rights that the roles among these objects grant, a Role in the namespace of the overlays.
+fn granted(objects: &[Value]) -> BTreeSet<Right> {
+    let mut granted = BTreeSet::new();
+    let texts = |list: &Value| -> Vec<String> {
+        list.as_array().into_iter().flatten().map(|text| text.as_str().unwrap().to_owned()).collect()
+    };
+    for role in objects {
+        let namespace = (role["kind"] == "Role").then(|| rights::NAMESPACE.to_owned());
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            let names = texts(&rule["resourceNames"]).into_iter().map(Some).collect::<Vec<_>>();
+            let names = if names.is_empty() { vec![None] } else { names };
+            for group in texts(&rule["apiGroups"]) {
+                for resource in texts(&rule["resources"]) {
+                    for verb in texts(&rule["verbs"]) {
+                        granted.extend(names.iter().map(|name| Right {
+                            verb: verb.clone(),
+                            group: group.clone(),
+                            resource: resource.clone(),
+                            namespace: namespace.clone(),
+                            name: name.clone(),
+                        }));
+                    }
+                }
+            }
+        }
+    }
+    granted
+}
+
+/// Whether a right that a role grants includes a right that is asked for.
+fn includes(granted: &Right, asked: &Right) -> bool {
+    let is = |granted: &str, asked: &str| granted == "*" || granted == asked;
+    is(&granted.verb, &asked.verb)
+        && is(&granted.group, &asked.group)
+        && is(&granted.resource, &asked.resource)
+        && (granted.namespace.is_none() || granted.namespace == asked.namespace)
+        && (granted.name.is_none() || granted.name == asked.name)
+}
+
+/// The rights that are asked for and not granted, and the rights without which all that is asked for is granted, too.
+fn differences(granted: &BTreeSet<Right>, asked: &BTreeSet<Right>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut needed = BTreeSet::new();
+    for asked in asked {
+        let mut including = granted.iter().filter(|granted| includes(granted, asked));
+        match (including.next(), including.next()) {
+            (None, _) => drop(found.insert(format!("lacks: {asked}"))),
+            (Some(only), None) => drop(needed.insert(only)),
+            (Some(_), Some(_)) => {}
+        }
+    }
+    found.extend(granted.iter().filter(|right| !needed.contains(right)).map(|right| format!("does not need: {right}")));
+    found
+}
+
+/// The rights that the HTTP server of a process asks for when a caller reads metrics.
+async fn rights_of_reviews() -> BTreeSet<Right> {
+    let (clock, user) = (Clock::system(), "server");
+    let sandbox = Sandbox::builder().record_rights(true).clock(clock.clone()).build();
+    let (keeper, gate) = gate::closed_write_gate(clock.clone());
+    keeper.open_without_deadline();
+    let api = Api::new(sandbox.client(user), clock.clone(), gate, user);
+    let metrics = Metrics::new();
+    let authorizer = RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&[]), &metrics);
+    let settings = ServerSettings { secure_address: Some(([127, 0, 0, 1], 0).into()), ..ServerSettings::default() };
+    let state = ServerState::new(metrics, VerbosityHandle::new_detached());
+    let server = start_server(&settings, &state, Some(authorizer), &clock).unwrap();
+    let mut config = kube::Config::new(format!("https://{}", server.secure_address.unwrap()).parse().unwrap());
+    config.accept_invalid_certs = true;
+    config.auth_info.token = Some(sandbox.token("reader").into());
+    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+    build_client(&config).unwrap().request_text(request).await.unwrap();
+    sandbox.rights_asked_by(user)
+}
+
+fn object(api: &str, kind: &str, name: &str, mut rest: Value) -> Value {
+    (rest["apiVersion"], rest["kind"], rest["metadata"]["name"]) = (api.into(), kind.into(), name.into());
+    rest
+}
+
+/// The definition of a kind of custom resources.
+fn definition_of_widgets() -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+    let names = json!({"plural": "widgets", "kind": "Widget"});
+    let spec = json!({"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]});
+    object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "widgets.example.com", json!({ "spec": spec }))
+}
+
+/// Objects of each kind that has children.
 fn objects() -> Vec<Value> {
     let template = |app: &str, restart: &str| {
         json!({"metadata": {"labels": {"app": app}},
             "spec": {"restartPolicy": restart, "containers": [{"name": "c", "image": "img:1"}]}})
-    };
-    let object = |api: &str, kind: &str, name: &str, mut rest: Value| {
-        (rest["apiVersion"], rest["kind"], rest["metadata"]["name"]) = (api.into(), kind.into(), name.into());
-        rest
     };
     let workload = |kind: &str, app: &str, mut spec: Value| {
         spec["selector"] = json!({"matchLabels": {"app": app}});
@@ -159,17 +395,26 @@ fn objects() -> Vec<Value> {
     let mut selecting = job("sum");
     selecting["manualSelector"] = true.into();
     selecting["selector"] = json!({"matchLabels": {"app": "sum"}});
+    let mut finished = job("short");
+    finished["template"]["metadata"]["annotations"] = json!({"sim/exit": "0", "sim/after": "1"});
+    finished["ttlSecondsAfterFinished"] = 1.into();
+    let mut gang = job("gang");
+    gang["completionMode"] = "Indexed".into();
     let rc = json!({"replicas": 2, "selector": {"app": "rc"}, "template": template("rc", "Always")});
     let tick = json!({"schedule": "* * * * *", "jobTemplate": {"spec": job("tick")}});
     let port = json!([{"port": 80}]);
     let subsets = json!([{"addresses": [{"ip": "10.9.9.9"}], "ports": port}]);
     vec![
         workload("Deployment", "web", json!({"replicas": 2})),
+        workload("Deployment", "once", json!({"strategy": {"type": "Recreate"}})),
         workload("ReplicaSet", "sets", json!({"replicas": 2})),
         workload("StatefulSet", "db", json!({"replicas": 2, "serviceName": "db", "volumeClaimTemplates": [claim]})),
         workload("DaemonSet", "agent", json!({})),
+        object("v1", "Pod", "db-2", json!({"spec": {"containers": [{"name": "c", "image": "img:1"}]}})),
         object("v1", "ReplicationController", "rc", json!({ "spec": rc })),
         object("batch/v1", "Job", "sum", json!({ "spec": selecting })),
+        object("batch/v1", "Job", "short", json!({ "spec": finished })),
+        object("batch/v1", "Job", "gang", json!({ "spec": gang })),
         object("batch/v1", "CronJob", "tick", json!({ "spec": tick })),
         object("v1", "Service", "web", json!({"spec": {"selector": {"app": "web"}, "ports": port}})),
         object("v1", "Service", "outside", json!({"spec": {"ports": port}})),
@@ -180,76 +425,57 @@ fn objects() -> Vec<Value> {
     ]
 }
 
-/// The rights by the table that the story has to come to. A controller without a row needs none.
-fn table() -> BTreeMap<&'static str, BTreeSet<String>> {
-    let rows = [
-        ("deployment-controller", "delete replicasets.apps, update deployments.apps/finalizers"),
-        (
-            "replicaset-controller",
-            "delete pods, update replicasets.apps/finalizers, update replicationcontrollers/finalizers",
-        ),
-        (
-            "statefulset-controller",
-            "delete controllerrevisions.apps, delete persistentvolumeclaims, delete pods, update pods/finalizers, \
-             update statefulsets.apps/finalizers",
-        ),
-        ("daemonset-controller", "delete controllerrevisions.apps, delete pods, update daemonsets.apps/finalizers"),
-        ("job-controller", "delete pods, update jobs.batch/finalizers"),
-        ("cronjob-controller", "update cronjobs.batch/finalizers"),
-        (
-            "endpointslice-controller",
-            "delete endpointslices.discovery.k8s.io, update endpoints/finalizers, update services/finalizers",
-        ),
-        ("gc-controller", "delete configmaps, delete pods"),
-    ];
-    rows.into_iter().map(|(name, rights)| (name, rights.split(", ").map(str::to_owned).collect())).collect()
-}
-
-fn in_words(rights: &BTreeMap<&'static str, BTreeSet<Right>>) -> BTreeMap<&'static str, BTreeSet<String>> {
-    let needed = rights.iter().filter(|(_, rights)| !rights.is_empty());
-    needed.map(|(name, rights)| (*name, rights.iter().map(ToString::to_string).collect())).collect()
-}
-
-/// The rules of the ClusterRole that a controller is shipped with.
-fn rules(name: &str) -> Vec<Value> {
-    let documents = yaml(&format!("deploy/controllers/{name}/rbac.yaml"));
-    let role = documents.iter().find(|document| document["kind"] == "ClusterRole").unwrap();
-    role["rules"].as_array().unwrap().clone()
-}
-
-fn grants(rules: &[Value], right: &Right) -> bool {
-    let has = |list: &Value, item: &str| list.as_array().unwrap().iter().any(|each| each == "*" || each == item);
-    rules.iter().any(|rule| {
-        rule["resourceNames"].is_null()
-            && has(&rule["apiGroups"], &right.group)
-            && has(&rule["resources"], &right.resource)
-            && has(&rule["verbs"], right.verb)
-    })
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_right_that_owner_references_ask_for_is_in_the_role() {
+#[tokio::test]
+async fn roles_grant_what_their_holders_ask_for_and_nothing_else() {
+    let of_reviews = rights_of_reviews().await;
+    tokio::time::pause();
     let story = Story::new(false).await;
     story.tell().await;
-    let needed = story.needed();
-    assert_eq!(in_words(&needed), table(), "what the story asks for");
-    let mut missing = Vec::new();
-    for (name, rights) in &needed {
-        let rules = rules(name);
-        missing.extend(rights.iter().filter(|right| !grants(&rules, right)).map(|right| format!("{name}: {right}")));
-    }
-    assert_eq!(missing, [""; 0], "rights that deploy/controllers lacks");
+    story.find_second_writers().await;
+    assert_eq!(story.differences(&of_reviews), REFUSED);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_refused_with_the_plugin_on_and_the_rights_of_the_roles() {
+async fn nothing_is_refused_with_the_rights_of_the_roles() {
     let story = Story::new(true).await;
     story.tell().await;
     let events = story.world.sandbox.list("events", None).await.unwrap();
     let refused: Vec<&Value> =
         events.iter().map(|event| &event["message"]).filter(|m| m.to_string().contains("forbidden")).collect();
     assert!(refused.is_empty(), "{refused:#?}");
-    assert_eq!(in_words(&story.needed()), table());
+    let differences = story.differences(&BTreeSet::new());
+    let lacks: Vec<&String> = differences.iter().filter(|difference| difference.contains("lacks")).collect();
+    assert_eq!(lacks, REFUSED);
+}
+
+#[test]
+fn a_right_too_many_and_a_right_too_few_are_differences() {
+    let rule = |groups: Value, resources: Value, verbs: Value| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
+    let pods = |verbs| rule(json!([""]), json!(["pods"]), verbs);
+    let lease = |name: &str| {
+        let mut rule = rule(json!(["coordination.k8s.io"]), json!(["leases"]), json!(["get"]));
+        rule["resourceNames"] = json!([name]);
+        rule
+    };
+    let rights = |kind: &str, rules: Value| granted(&[json!({"kind": kind, "rules": rules})]);
+    let asked = &rights("ClusterRole", json!([pods(json!(["get", "list"]))])) | &rights("Role", json!([lease("a")]));
+    let found = |roles: &[BTreeSet<Right>]| -> Vec<String> {
+        let granted = roles.iter().flatten().cloned().collect();
+        differences(&granted, &asked).into_iter().collect()
+    };
+    let own = rights("Role", json!([lease("a")]));
+    let everything = rights("ClusterRole", json!([rule(json!(["*"]), json!(["*"]), json!(["get", "list"]))]));
+    let some = |verbs| rights("ClusterRole", json!([pods(verbs)]));
+    let nothing = [""; 0];
+    assert_eq!(found(&[own.clone(), some(json!(["get", "list"]))]), nothing);
+    assert_eq!(found(&[own.clone(), some(json!(["list"]))]), ["lacks: get pods"]);
+    assert_eq!(found(&[own.clone(), some(json!(["get", "list", "watch"]))]), ["does not need: watch pods"]);
+    assert_eq!(found(std::slice::from_ref(&everything)), nothing);
+    assert_eq!(found(&[everything, own]), ["does not need: get leases.coordination.k8s.io"], "it is granted twice");
+    let other = rights("Role", json!([lease("b")]));
+    let lease = "get leases.coordination.k8s.io";
+    let both = [format!("does not need: {lease}"), format!("lacks: {lease}")];
+    assert_eq!(found(&[other, some(json!(["get", "list"]))]), both, "the right to another Lease");
 }
 
 #[tokio::test]

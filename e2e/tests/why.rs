@@ -1,18 +1,22 @@
 //! What `kubectl nonet why` says about stuck objects, on the sandbox in virtual time.
 
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
 use e2e::{
     nodes::Nodes,
     sandbox::{self, ADMIN, Action, Rule, Sandbox},
     situations::{self, NAMESPACE, Place, Situation},
 };
-use kubectl_nonet::why::{self, Target, reader::Reader, tree::Answer};
+use kubectl_nonet::why::{
+    self, Target,
+    reader::Reader,
+    tree::{Answer, Branch, Line},
+};
 use serde_json::{Value, json};
 
 use crate::{repository::read, world::World};
 
-const PAGE: &str = "docs/stuck.md";
+const PAGE: &str = "docs/reference/stuck.md";
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Columns of the page.
 const COLUMNS: usize = 120;
@@ -54,16 +58,28 @@ async fn explained(situation: &Situation) -> Answer {
     ask(&world, ADMIN, &situation.ask).await.unwrap()
 }
 
-/// `docs/stuck.md` shows what the command prints, to the word.
+/// Shortens the lines of each branch above another one, if an earlier answer has `shown` the same lines about its kind.
+fn shorten(branch: &mut Branch, shown: &mut BTreeSet<String>) {
+    if !branch.children.is_empty() {
+        let lines = format!("{} {:?}", branch.kind, branch.lines).replace(&branch.name, "NAME");
+        if !branch.lines.is_empty() && !shown.insert(lines) {
+            branch.lines = vec![Line { text: "...".to_owned(), source: "as above".to_owned() }];
+        }
+    }
+    branch.children.iter_mut().for_each(|child| shorten(child, shown));
+}
+
+/// The page shows what the command prints, to the word. What it leaves out is what an earlier answer on it shows.
 #[test]
 fn the_page_shows_the_answer_to_every_situation() {
     let mut page = read(PAGE);
     let shown = page.split_off(page.find("\n## ").map_or(page.len(), |at| at + 1));
-    let mut found = String::new();
+    let (mut found, mut known) = (String::new(), BTreeSet::new());
     for situation in situations::all().unwrap() {
         // A runtime each, so that nothing of one cluster runs beside the next.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        let answer = runtime.block_on(explained(&situation));
+        let mut answer = runtime.block_on(explained(&situation));
+        shorten(&mut answer.tree, &mut known);
         let namespace = if answer.namespace.is_empty() { String::new() } else { format!(" -n {NAMESPACE}") };
         let _ =
             writeln!(found, "## {}\n\n```console\n$ kubectl nonet why {}{namespace}", situation.title, situation.ask);

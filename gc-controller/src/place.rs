@@ -80,9 +80,11 @@ impl ObjectLocation {
         }
     }
 
-    /// Builds a PATCH request for the object. Without a precondition, the patch applies to any version of the object.
+    /// Builds a PATCH request for the object, which is answered with its metadata: the contents of Secrets must not reach this
+    /// process. Without a precondition, the patch applies to any version of the object.
     pub(crate) fn patch(&self, format: PatchFormat, precondition: Option<Precondition>, body: RequestBody) -> Request {
-        Request::patch(self.resource.clone(), &self.meta(), format, body).with_precondition(precondition)
+        let request = Request::patch(self.resource.clone(), &self.meta(), format, body).with_metadata_answer();
+        request.with_precondition(precondition)
     }
 
     pub(crate) fn meta(&self) -> Meta {

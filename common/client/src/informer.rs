@@ -40,7 +40,7 @@ use crate::{
 pub use crate::head::ObjectHead;
 pub use filtered::{LabelFilterSink, LabelFilteredInformer, StoreSink};
 pub use frames::apply_watch_frame;
-pub use reflect::{ACCEPT_JSON, ACCEPT_METADATA};
+pub use reflect::{ACCEPT_JSON, ACCEPT_METADATA, ACCEPT_METADATA_LIST};
 pub use shared::SharedInformer;
 pub use sink::{CacheEventHandler, Sink, StoreAndHandlers, handler_from_method};
 

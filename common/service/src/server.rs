@@ -18,7 +18,11 @@ mod health;
 mod peer;
 mod tls;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::{
     Extension, Router,
@@ -29,6 +33,7 @@ use axum::{
     routing,
 };
 use parking_lot::Mutex;
+use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpSocket},
     task::JoinSet,
@@ -50,9 +55,10 @@ const ACCEPT_BACKLOG: u32 = 1024;
 /// Largest accepted body of a request, in bytes.
 const MAX_BODY_SIZE: usize = 4096;
 
-/// Registers the metrics of `/metrics/slis`, the results of health checks.
+/// Registers the metrics of health checks, which `/metrics/slis` serves, and of rejected requests.
 pub fn register_metrics(metrics: &Metrics) {
     HealthChecks::new("healthz", metrics);
+    access::rejection_counters(metrics);
 }
 
 /// Addresses and TLS of the server.
@@ -266,19 +272,34 @@ pub fn start_server(
     Ok(Server { secure_address: secure, debug_address: debug, _tasks: tasks })
 }
 
+/// Opens a listener. As in Go, `0.0.0.0` stands for all addresses of both families: in an IPv6 cluster, the kubelet's probes use an
+/// address of IPv6. Where the kernel has no IPv6, it stands for those of IPv4.
 fn listen(address: SocketAddr, share_port: bool) -> Result<(TcpListener, SocketAddr), Error> {
     let failed = |cause| Error::Listen { address, cause };
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.map_err(failed)?;
-    // A port can be used again at once after another process has closed it.
-    socket.set_reuseaddr(true).map_err(failed)?;
-    #[cfg(unix)]
-    socket.set_reuseport(share_port).map_err(failed)?;
-    #[cfg(not(unix))]
-    let _ = share_port;
-    socket.bind(address).map_err(failed)?;
-    let listener = socket.listen(ACCEPT_BACKLOG).map_err(failed)?;
+    let both_families = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
+    let socket = if address.ip() == Ipv4Addr::UNSPECIFIED {
+        bind(both_families, share_port).or_else(|_| bind(address, share_port))
+    } else {
+        bind(address, share_port)
+    };
+    let listener = socket.and_then(|socket| socket.listen(ACCEPT_BACKLOG)).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
+}
+
+fn bind(address: SocketAddr, share_port: bool) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if address.ip() == Ipv6Addr::UNSPECIFIED {
+        SockRef::from(&socket).set_only_v6(false)?;
+    }
+    // A port can be used again at once after another process has closed it.
+    socket.set_reuseaddr(true)?;
+    #[cfg(unix)]
+    socket.set_reuseport(share_port)?;
+    #[cfg(not(unix))]
+    let _ = share_port;
+    socket.bind(address)?;
+    Ok(socket)
 }
 
 #[cfg(test)]

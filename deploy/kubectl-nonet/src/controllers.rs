@@ -19,7 +19,7 @@ pub struct Controller {
     /// For each loop that `kubectl nonet why` explains: the resources without which the loop would decide wrongly. An empty list in
     /// place of an unread one would look like a loss.
     pub needs: &'static [(&'static str, &'static [&'static str])],
-    /// Port of its static Pod and of its rescue Pod, which share the network of their node. Lists of manifests are in this order.
+    /// Port of its static Pod in the network of the node. Lists of manifests are in this order.
     pub host_port: u16,
     /// What its container requests, and its limit.
     pub resources: Resources,
@@ -57,6 +57,11 @@ impl Controller {
             is_rescued_first,
             tolerates_unready_nodes,
         }
+    }
+
+    /// Port of its rescue Pod, which can run beside a static Pod on the same node.
+    pub const fn rescue_port(&self) -> u16 {
+        self.host_port + 10
     }
 
     /// Canonical names of the loops of kube-controller-manager that the controller replaces.

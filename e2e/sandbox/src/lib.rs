@@ -88,9 +88,8 @@ pub use self::{
         audit::{RequestKey, Requests, Write, Writes},
     },
     verbs::{
-        access::ADMIN,
+        access::{ADMIN, Right},
         faults::{Action, Faults, Matcher, Rule},
-        owner_references,
         status::ConnectionCut,
         webhooks::{Operation, Webhook, Webhooks},
     },
@@ -145,7 +144,9 @@ impl Default for Builder {
             protobuf: true,
             managed_fields: false,
             rbac: false,
+            records_rights: false,
             owner_references: false,
+            restricted_endpoints: false,
             gates: BTreeMap::new(),
             advertised: None,
         };
@@ -194,6 +195,21 @@ impl Builder {
     #[must_use]
     pub fn owner_references_permission_enforcement(mut self, enforce: bool) -> Self {
         self.setup.owner_references = enforce;
+        self
+    }
+
+    /// Enables OpenShift's admission plugin `RestrictedEndpointsAdmission` for all networks: addresses in Endpoints and
+    /// EndpointSlices need a right.
+    #[must_use]
+    pub fn restricted_endpoints_admission(mut self, enforce: bool) -> Self {
+        self.setup.restricted_endpoints = enforce;
+        self
+    }
+
+    /// Records the rights that each user asks for, whether it has them or not. [`Sandbox::rights_asked_by`] returns them.
+    #[must_use]
+    pub fn record_rights(mut self, record: bool) -> Self {
+        self.setup.records_rights = record;
         self
     }
 
@@ -322,9 +338,10 @@ impl Sandbox {
         self.core.store.lock().compact();
     }
 
-    /// The rights that the plugin `OwnerReferencesPermissionEnforcement` asks of the author of a write, whether it is on or not.
-    pub fn owner_reference_rights(&self, write: &Write) -> BTreeSet<owner_references::Right> {
-        owner_references::rights_of(&self.core.registry(), write)
+    /// The rights that a user has asked for, by its requests and by what admission plugins checked of them. Nothing unless the
+    /// server records them ([`Builder::record_rights`]).
+    pub fn rights_asked_by(&self, user: &str) -> BTreeSet<Right> {
+        self.core.access.asked_by(user)
     }
 
     /// Copies everything stored, as a backup of etcd does.

@@ -147,21 +147,26 @@ async fn the_status_of_a_pod_is_exempt_and_keeps_its_owners() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_say_which_rights_they_ask_for() {
+async fn users_ask_for_the_rights_of_their_requests_and_of_what_the_plugin_checks() {
     let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 7);
-    let sandbox = Sandbox::builder().clock(clock).build();
-    let needed = || -> Vec<String> {
-        let last = sandbox.writes().all().pop().unwrap();
-        sandbox.owner_reference_rights(&last).iter().map(ToString::to_string).collect()
+    let sandbox = Sandbox::builder().clock(clock).record_rights(true).owner_references_permission_enforcement(true);
+    let sandbox = sandbox.build();
+    let mut known = Vec::new();
+    let mut asked = || -> Vec<String> {
+        let rights = sandbox.rights_asked_by("me");
+        let new = rights.iter().map(ToString::to_string).filter(|right| !known.contains(right)).collect::<Vec<_>>();
+        known.extend(new.clone());
+        new
     };
     let mut set = reference("ReplicaSet", "a", true);
     set["apiVersion"] = json!("apps/v1");
-    sandbox.create(map("x", json!([set]))).await.unwrap();
-    assert_eq!(needed(), ["update replicasets.apps/finalizers"]);
+    sandbox.acting_as("me").create(map("x", json!([set]))).await.unwrap();
+    assert_eq!(asked(), ["create configmaps", "update replicasets.apps/finalizers"]);
+    sandbox.acting_as("me").merge("configmaps", Some("default"), "x", None, json!({"data": {"a": "b"}})).await.unwrap();
+    assert_eq!(asked(), ["patch configmaps"]);
     own(&sandbox, "x", json!([set, reference("Pod", "b", true)])).await.unwrap();
-    assert_eq!(needed(), ["delete configmaps", "update pods/finalizers"]);
+    assert_eq!(asked(), ["delete configmaps", "update pods/finalizers"]);
     own(&sandbox, "x", Value::Null).await.unwrap();
-    assert_eq!(needed(), ["delete configmaps"]);
-    sandbox.merge("configmaps", Some("default"), "x", None, json!({"data": {"a": "b"}})).await.unwrap();
-    assert_eq!(needed(), Vec::<String>::new());
+    assert_eq!(asked(), [""; 0]);
+    assert!(sandbox.rights_asked_by("you").is_empty());
 }

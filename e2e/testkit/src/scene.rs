@@ -47,6 +47,7 @@ pub use record::{Recorder, State};
 pub use request::{Client, PatchKind, Refused};
 pub use sandbox::nodes::{condition, is_ready};
 pub use suite::{Condition, ENVTEST, EVERYWHERE, Requirements, SANDBOX, SIMULATED, Scene, Suite};
+pub use virtual_time::program_options;
 
 /// What a scene uses, for `use testkit::scene::prelude::*`.
 pub mod prelude {
@@ -414,6 +415,13 @@ impl Context {
         let status = answer.status();
         let bytes = answer.into_body().collect().await?.to_bytes();
         if status.is_success() { Ok(bytes) } else { Err(Failure(format!("{path}: {status}"))) }
+    }
+
+    /// The minor version of Kubernetes of the API server, or the one that it emulates.
+    pub async fn server_minor(&self) -> Result<u32, Failure> {
+        let version: Value = serde_json::from_slice(&self.read("/version", "application/json").await?)?;
+        let minor = version["emulationMinor"].as_str().or(version["minor"].as_str()).unwrap_or_default();
+        minor.parse().map_err(|_| Failure(format!("no minor version of the API server: {version}")))
     }
 
     /// The row that `kubectl get -o wide` shows of an object, by column.

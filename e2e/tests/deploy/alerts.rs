@@ -11,6 +11,7 @@ use super::{
     kustomize::{self, needs_kubectl, this_test},
     metrics, names,
     overlays::{of_kind, selects},
+    text,
 };
 use crate::repository::{self, empty_directory, read, root};
 
@@ -133,6 +134,31 @@ fn prometheus_finds_replicas_by_their_pods() {
         for pod in of_kind(&kustomize::build(path), "Pod") {
             assert!(!is_selected(&pod["metadata"]["labels"]), "{path}: {}", pod["metadata"]["name"]);
         }
+    }
+}
+
+#[test]
+fn the_dashboard_has_rows_and_shows_one_cluster() {
+    let dashboard: Value = serde_json::from_str(&text("components/monitoring/dashboard.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    assert!(panels[0]["type"] == "row" && fields(&dashboard["panels"], "/type").filter(|of| *of == "row").count() > 3);
+    let mut taken = BTreeSet::new();
+    for panel in panels {
+        let place = &panel["gridPos"];
+        let [x, y, width, height] = ["x", "y", "w", "h"].map(|key| place[key].as_u64().unwrap());
+        for cell in (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y))) {
+            assert!(taken.insert(cell) && cell.0 < 24, "{} lies on another panel", panel["title"]);
+        }
+        for expression in fields(&panel["targets"], "/expr").map(|expression| expression.as_str().unwrap()) {
+            let of_cluster = expression.matches("{cluster=\"$cluster\", ").count();
+            assert!(of_cluster > 0 && of_cluster == expression.matches('{').count(), "{expression}");
+        }
+    }
+    let variables: Vec<&Value> = fields(&dashboard["templating"]["list"], "/name").collect();
+    assert_eq!(variables, ["datasource", "cluster", "namespace", "job"]);
+    for link in fields(&dashboard["links"], "/url").map(|url| url.as_str().unwrap()) {
+        let page = link.strip_prefix(PAGES).unwrap().split('#').next().unwrap();
+        assert!(root().join(page).is_file(), "{link}");
     }
 }
 

@@ -16,7 +16,10 @@ use super::{
     kustomize::{self, Rendered, documents, needs_kubectl, this_test},
     names, text, yaml,
 };
-use crate::repository::{copy_directory, empty_directory};
+use crate::{
+    docs::{markdown, prose},
+    repository::{copy_directory, empty_directory},
+};
 
 /// Labels that Helm's objects have in addition to those of the overlays.
 const OF_HELM: [&str; 4] =
@@ -82,37 +85,140 @@ fn comparable(objects: Rendered) -> Rendered {
     objects
 }
 
+/// What the values of a choice render is what kustomize renders of the overlay for the same choice.
+fn assert_same(choice: &str, overlay: Rendered, namespace: &str, values: &[String]) {
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    let chart = template(namespace, &values).unwrap().unwrap();
+    for ((kind, name), object) in &chart {
+        let labels = &object["metadata"]["labels"];
+        assert_eq!(labels["app.kubernetes.io/managed-by"], "Helm", "{choice}: {kind} {name}");
+        assert_ne!(kind, "Lease", "{choice}: an upgrade would take it from its leader");
+    }
+    let (chart, overlay) = (comparable(chart), comparable(overlay));
+    assert_eq!(chart.keys().collect::<Vec<_>>(), overlay.keys().collect::<Vec<_>>(), "{choice}");
+    for (id, object) in chart {
+        assert_eq!(object, overlay[&id], "{choice}: {id:?}");
+    }
+}
+
+fn owned(values: &[&str]) -> Vec<String> {
+    values.iter().map(|value| (*value).to_owned()).collect()
+}
+
 #[test]
 fn the_chart_renders_what_the_overlays_render() {
     needs_kubectl!();
     needs_helm!();
-    let strings = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>();
-    let of = |controllers: &[&str], values: &[&str]| [only(controllers), strings(values)].concat();
+    let of = |controllers: &[&str], values: &[&str]| [only(controllers), owned(values)].concat();
     let workloads = ["deployment-controller", "replicaset-controller", "statefulset-controller"];
-    let choices = [
+    for (path, namespace, values) in [
         ("overlays/default", "kube-system", Vec::new()),
-        ("overlays/any-node", "kube-system", strings(&["anyNode=true"])),
-        ("overlays/single", "kube-system", strings(&["ha=false"])),
-        ("overlays/monitored", "kube-system", strings(&["monitoring.enabled=true"])),
-        ("overlays/gang-scheduling", "kube-system", strings(&["gangScheduling=true"])),
+        ("overlays/any-node", "kube-system", owned(&["anyNode=true"])),
+        ("overlays/single", "kube-system", owned(&["ha=false"])),
+        ("overlays/monitored", "kube-system", owned(&["monitoring.enabled=true"])),
+        ("overlays/gang-scheduling", "kube-system", owned(&["gangScheduling=true"])),
         ("examples/batch", "kube-system", only(&["job-controller", "cronjob-controller"])),
-        ("examples/garbage-collector", "nonet", of(&["gc-controller"], &["monitoring.enabled=true"])),
+        ("examples/garbage-collector", "nonet", only(&["gc-controller"])),
         ("examples/workloads", "kube-system", of(&workloads, &["anyNode=true"])),
-        ("kind/controllers", "kube-system", strings(&["anyNode=true", "leadAtOnce=true"])),
-    ];
-    for (path, namespace, values) in choices {
+        ("kind/controllers", "kube-system", owned(&["anyNode=true", "leadAtOnce=true"])),
+    ] {
+        assert_same(path, kustomize::build(path), namespace, &values);
+    }
+}
+
+/// Choices that an operator makes in an overlay of their own.
+#[test]
+fn the_chart_renders_what_overlays_of_an_operator_render() {
+    needs_kubectl!();
+    needs_helm!();
+    let on = |base: &str, component: &str| json!({"resources": [format!("../{base}")], "components": [format!("../../components/{component}")]});
+    let mut in_namespace = on("default", "flow-schemas");
+    in_namespace["namespace"] = "nonet".into();
+    in_namespace["replacements"] =
+        json!([kustomize::kustomization("examples/garbage-collector")["replacements"][0].clone()]);
+    let with_images = names().into_iter().map(|name| {
+        let (old, new) = (format!("registry.invalid/nonet/{name}"), format!("registry.example/nonet/{name}"));
+        json!({"name": old, "newName": new, "newTag": "v0.1.0"})
+    });
+    let images = json!({"resources": ["../default"], "images": with_images.collect::<Vec<_>>()});
+    let patch = |operation: Value| {
+        let patch = json!([operation]).to_string();
+        json!({"resources": ["../default"], "patches": [{"target": {"kind": "Deployment"}, "patch": patch}]})
+    };
+    let at = |path: &str, value: Value| {
+        patch(json!({"op": "add", "path": format!("/spec/template/{path}"), "value": value}))
+    };
+    let toleration = at("spec/tolerations/-", json!({"key": "dedicated", "operator": "Exists"}));
+    let tolerated = ["tolerations[0].key=dedicated", "tolerations[0].operator=Exists"];
+    for (choice, overlay, namespace, values) in [
+        ("pull secret", on("default", "pull-secret"), "kube-system", &["image.pullSecrets={registry}"][..]),
+        ("lead at once", on("default", "lead-at-once"), "kube-system", &["leadAtOnce=true"]),
+        ("one replica on any node", on("single", "any-node"), "kube-system", &["ha=false", "anyNode=true"]),
+        ("own namespace", in_namespace, "nonet", &[]),
+        ("FlowSchemas", on("default", "flow-schemas"), "kube-system", &["flowSchemas=always"]),
+        ("images", images, "kube-system", &["image.registry=registry.example/nonet", "image.tag=v0.1.0"]),
+        ("taint", toleration, "kube-system", &tolerated),
+        ("nodes", at("spec/nodeSelector/pool", json!("system")), "kube-system", &["nodeSelector.pool=system"]),
+        ("label", at("metadata/labels/team", json!("a")), "kube-system", &["podLabels.team=a"]),
+        ("annotation", at("metadata/annotations", json!({"a": "b"})), "kube-system", &["podAnnotations.a=b"]),
+        ("priority", at("spec/priorityClassName", json!("own")), "kube-system", &["priorityClassName=own"]),
+    ] {
+        assert_same(choice, kustomize::render("overlays/default", &overlay), namespace, &owned(values));
+    }
+}
+
+/// The rows of the table of choices, with a value for each word in capitals.
+#[test]
+fn every_documented_choice_of_values_changes_what_the_chart_renders() {
+    needs_helm!();
+    const HEAD: &str = "| choice | values |";
+    let rows: Vec<String> = prose().map(|(_, _, line)| line).skip_while(|line| line != HEAD).skip(2).collect();
+    let rows: Vec<&String> = rows.iter().take_while(|line| line.starts_with('|')).collect();
+    assert!(rows.len() >= 5, "no page has the table {HEAD}");
+    let default = template("kube-system", &[]).unwrap().unwrap();
+    for row in rows {
+        let values = row.rsplit(" | ").next().unwrap();
+        let examples = [("RELEASE", "stack"), ("NAMESPACE", "observability"), ("NAME", "gc-controller")];
+        let set: Vec<String> = markdown::spans_of_code(values)
+            .map(|value| examples.iter().fold(value.replace(": ", "="), |text, (word, by)| text.replace(word, by)))
+            .collect();
+        let set: Vec<&str> = set.iter().map(String::as_str).filter(|value| value.contains('=')).collect();
+        let chosen = template("kube-system", &set).unwrap().unwrap_or_else(|why| panic!("{row}: {why}"));
+        assert!(chosen != default, "{row}: {set:?} changes nothing");
+    }
+}
+
+/// Helm takes a value away if it is set to null.
+#[test]
+fn values_may_be_taken_away() {
+    needs_helm!();
+    let default = template("kube-system", &[]).unwrap().unwrap();
+    let mut values: Vec<String> = Vec::new();
+    for (name, value) in yaml("chart/values.yaml")[0].as_object().unwrap() {
+        let is_empty = value.as_object().is_some_and(serde_json::Map::is_empty) || value == &json!([]) || value == "";
+        values.extend(is_empty.then(|| format!("{name}=null")));
+    }
+    values.extend(["image.pullSecrets", "controllers.gc-controller.flags"].map(|name| format!("{name}=null")));
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    assert!(values.len() > 7, "{values:?}");
+    assert!(template("kube-system", &values).unwrap().unwrap() == default);
+}
+
+#[test]
+fn releases_in_two_namespaces_share_no_object_of_the_cluster() {
+    needs_helm!();
+    let of_cluster = |namespace: &str, controllers: &[&str]| -> BTreeSet<(String, String)> {
+        let mut values = only(controllers);
+        values.push("monitoring.enabled=true".to_owned());
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
-        let chart = template(namespace, &values).unwrap().unwrap();
-        for ((kind, name), object) in &chart {
-            let labels = &object["metadata"]["labels"];
-            assert_eq!(labels["app.kubernetes.io/managed-by"], "Helm", "{path}: {kind} {name}");
-            assert_ne!(kind, "Lease", "{path}: an upgrade would take it from its leader");
-        }
-        let (chart, overlay) = (comparable(chart), comparable(kustomize::build(path)));
-        assert_eq!(chart.keys().collect::<Vec<_>>(), overlay.keys().collect::<Vec<_>>(), "{path}");
-        for (id, object) in chart {
-            assert_eq!(object, overlay[&id], "{path}: {id:?}");
-        }
+        let objects = template(namespace, &values).unwrap().unwrap();
+        objects.into_iter().filter(|(_, object)| object["metadata"]["namespace"].is_null()).map(|(id, _)| id).collect()
+    };
+    let collector = of_cluster("one", &["gc-controller"]);
+    assert!(collector.len() >= 8, "{collector:?}");
+    for namespace in ["two", "kube-system"] {
+        let others = of_cluster(namespace, &["job-controller", "cronjob-controller"]);
+        assert_eq!(collector.intersection(&others).count(), 0, "{namespace}: {others:?}");
     }
 }
 
@@ -133,6 +239,10 @@ fn wrong_values_are_refused() {
         ("flowSchemas=yes", "flowSchemas"),
         ("monitoring.label.release=prometheus", "label"),
         ("tolerations[0].efect=NoExecute", "efect"),
+        ("affinity.nodeAfinity.a=b", "nodeAfinity"),
+        ("topologySpreadConstraints[0].maxSkew=1", "topologyKey"),
+        ("podLabels.a.b=c", "podLabels"),
+        ("monitoring.interval=often", "interval"),
     ] {
         let refused = template("kube-system", &[wrong]).unwrap().unwrap_err();
         assert!(refused.contains(shown) && refused.contains("schema"), "{wrong}: {refused}");
@@ -244,13 +354,18 @@ fn values_reach_the_objects_that_they_are_about() {
             "monitoring.enabled=true",
             "monitoring.namespace=observability",
             "monitoring.labels.release=stack",
+            "monitoring.interval=15s",
             "controllers.gc-controller.replicas=3",
             "controllers.gc-controller.flags={--threads=2}",
             "controllers.gc-controller.resources.limits.memory=1Gi",
             "probation=",
             "flowSchemas=always",
-            "image.pullSecrets={registry}",
-            "tolerations[0].key=dedicated,tolerations[0].operator=Exists",
+            "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight=1",
+            "topologySpreadConstraints[0].topologyKey=rack,topologySpreadConstraints[1].topologyKey=row",
+            "topologySpreadConstraints[0].maxSkew=1,topologySpreadConstraints[1].maxSkew=1",
+            "topologySpreadConstraints[0].whenUnsatisfiable=DoNotSchedule",
+            "topologySpreadConstraints[1].whenUnsatisfiable=ScheduleAnyway",
+            "topologySpreadConstraints[1].labelSelector.matchLabels.team=a",
         ],
     );
     let objects = objects.unwrap().unwrap();
@@ -262,6 +377,7 @@ fn values_reach_the_objects_that_they_are_about() {
     }
     let from = &find("NetworkPolicy", "nonet-gc-controller")["spec"]["ingress"][0]["from"][0];
     assert_eq!(from["namespaceSelector"]["matchLabels"], json!({"kubernetes.io/metadata.name": "observability"}));
+    assert_eq!(find("PodMonitor", "nonet")["spec"]["podMetricsEndpoints"][0]["interval"], "15s");
     find("FlowSchema", "nonet.kube-system");
     let spec = &find("Deployment", "nonet-gc-controller")["spec"];
     assert_eq!(spec["replicas"], 3);
@@ -269,8 +385,25 @@ fn values_reach_the_objects_that_they_are_about() {
     let arguments = json!(["--v=2", "--leader-elect-resource-namespace=$(POD_NAMESPACE)", "--threads=2"]);
     assert_eq!(pod["containers"][0]["args"], arguments);
     assert_eq!(pod["containers"][0]["resources"], json!({"limits": {"memory": "1Gi"}}));
-    assert_eq!(pod["imagePullSecrets"], json!([{"name": "registry"}]));
-    assert_eq!(pod["tolerations"].as_array().unwrap().last(), Some(&json!({"key": "dedicated", "operator": "Exists"})));
+    // The rules of another kind stay.
+    assert_eq!(
+        pod["affinity"]["nodeAffinity"],
+        json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]})
+    );
+    assert!(pod["affinity"]["podAntiAffinity"].is_object());
+    for deployment in objects.values().filter(|object| object["kind"] == "Deployment") {
+        let (selector, pod) = (&deployment["spec"]["selector"], &deployment["spec"]["template"]["spec"]);
+        let hash = json!(["pod-template-hash"]);
+        let rack = json!({
+            "topologyKey": "rack", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": selector, "matchLabelKeys": hash,
+        });
+        let of_team = json!({"matchLabels": {"team": "a"}});
+        let row = json!({
+            "topologyKey": "row", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": of_team,
+        });
+        assert_eq!(pod["topologySpreadConstraints"], json!([rack, row]));
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use e2e::skips;
 use serde_json::{Value, json};
 
 use super::{deploy, kustomize::this_test, names, text, yaml};
-use crate::repository::{self, copy_directory, empty_directory, root};
+use crate::repository::{copy_directory, empty_directory, root};
 
 /// An empty directory.
 fn directory(name: &str) -> PathBuf {
@@ -210,39 +210,6 @@ fn digests_come_from_the_registry_in_the_form_that_is_set() {
     assert!(
         digests(&["registry.example/team", "v0.1.0", "dc-controller"]).unwrap_err().contains("is not a controller")
     );
-}
-
-#[test]
-fn a_release_of_one_controller_needs_images_of_the_others() {
-    let tools = directory("others");
-    let registry_has = |lines: &str| script(&tools.join("crane"), lines);
-    let others = || {
-        let mut command = Command::new(root().join(".ci/others"));
-        run(command.args(["registry.example/team", "gc-controller"]).env("PATH", path_with(&tools)))
-    };
-    registry_has("printf 'sha256:%064d\\n' 7");
-    let listed: BTreeSet<String> = others().unwrap().lines().map(|l| l.split(' ').next().unwrap().to_owned()).collect();
-    assert_eq!(listed, names().into_iter().filter(|name| name != "gc-controller").collect());
-    registry_has("case $2 in *job-controller*) exit 1;; esac; printf 'sha256:%064d\\n' 7");
-    let error = others().unwrap_err();
-    assert!(error.contains("Nothing was pushed") && error.contains(" cronjob-controller/v"), "{error}");
-    assert!(!error.contains("statefulset-controller/v"), "{error}");
-}
-
-#[test]
-fn a_release_checks_before_it_pushes_and_signs_right_after() {
-    let workflow = repository::yaml(".github/workflows/release.yml").swap_remove(0);
-    // Without it, a failure in front of a pipe would not count.
-    assert_eq!(workflow["defaults"]["run"]["shell"], "bash");
-    let steps = workflow["jobs"]["publish"]["steps"].as_array().unwrap();
-    let with = |text: &str| -> usize {
-        let found = steps.iter().position(|step| step["run"].as_str().is_some_and(|run| run.contains(text)));
-        found.unwrap_or_else(|| panic!("no step has {text}"))
-    };
-    let push = with("push=true");
-    assert!(with(".ci/others ") < push && with(".ci/bake ") < push);
-    assert_eq!(with("cosign sign --yes"), push + 1);
-    assert!(with("deploy/render ") > push && with("gh release create") == steps.len() - 1);
 }
 
 #[test]

@@ -153,3 +153,32 @@ fn a_cluster_of_that_name_is_neither_used_nor_deleted() {
     machine.install("kind", "case $2 in clusters) echo other;; esac");
     assert!(machine.suite(&["apply"]).unwrap_err().contains("there is no kind cluster test"));
 }
+
+/// The provider of `e2e/operations` knows each verb of its help, and no other one.
+#[test]
+fn the_provider_of_kind_knows_every_verb() {
+    let machine = Machine::new("provider");
+    machine.install("kubectl", "echo node-0");
+    let manifest = machine.directory.join("manifest.yaml");
+    fs::write(&manifest, "  - command:\n    - kube-controller-manager\n    - --controllers=*\n    - --v=2\n").unwrap();
+    // An edit of a manifest in a node is one of that file.
+    let edit = "[ $1 != exec ] || [ \"$3\" != sed ] || sed -i \"$5\" \"$6\" \"$7\" \"$8\" \"$MANIFEST\"";
+    machine.install("docker", edit);
+    let call = |arguments: &[&str]| {
+        let mut command = Command::new(deploy("kind/provider"));
+        command.args(arguments).env("PATH", machine.directory.join("bin")).env("MANIFEST", &manifest).output().unwrap()
+    };
+    let help = run(Command::new(deploy("../e2e/operations")).arg("--help")).unwrap();
+    let verbs = help.lines().filter_map(|line| line.trim_start().split_once("  ")).map(|(verb, _)| verb.trim());
+    let verbs: Vec<&str> =
+        verbs.filter(|verb| verb.starts_with(|c: char| c.is_ascii_lowercase()) && !verb.contains('/')).collect();
+    assert_eq!(verbs.len(), 7, "{verbs:?}");
+    for verb in verbs {
+        let arguments: Vec<&str> = verb.split(' ').collect();
+        assert_ne!(call(&arguments).status.code(), Some(2), "{verb}");
+    }
+    assert_eq!(call(&["nothing"]).status.code(), Some(2));
+    assert!(call(&["kcm", "*,-job-controller"]).status.success());
+    let expected = "  - command:\n    - kube-controller-manager\n    - --controllers=*,-job-controller\n    - --v=2\n";
+    assert_eq!(fs::read_to_string(&manifest).unwrap(), expected);
+}

@@ -11,7 +11,10 @@ use super::{
     kustomize::{self, Rendered, needs_kubectl},
     names, strings, yaml,
 };
-use crate::repository::{files, read};
+use crate::{
+    docs::{markdown, pages},
+    repository::{files, read},
+};
 
 const NAME: &str = "app.kubernetes.io/name";
 const COMPONENT: &str = "app.kubernetes.io/component";
@@ -84,6 +87,18 @@ pub(crate) const OTHERS: [&str; 10] = [
     "kind/rescue-any-node",
 ];
 
+/// Taints of the nodes on which the Pods shall run, by key, value and effect.
+const TAINTS: [(&str, &str, &str); 4] = [
+    // Control-plane nodes.
+    ("node-role.kubernetes.io/control-plane", "", "NoSchedule"),
+    // Nodes of RKE2 that run etcd.
+    ("node-role.kubernetes.io/etcd", "true", "NoExecute"),
+    // Servers of RKE2 and k3s without other workloads.
+    ("CriticalAddonsOnly", "true", "NoExecute"),
+    // Node pools of AKS for the system.
+    ("CriticalAddonsOnly", "true", "NoSchedule"),
+];
+
 /// The argument by which a controller takes a Lease that does not exist.
 const LEAD_AT_ONCE: &str = "--lead-without-release";
 
@@ -153,9 +168,26 @@ fn right(group: &str, resource: &str, verb: &str) -> (String, String, String) {
     (group.to_owned(), resource.to_owned(), verb.to_owned())
 }
 
-fn is_harmless((_, resource, verb): &(String, String, String)) -> bool {
-    matches!(verb.as_str(), "get" | "list" | "watch")
-        || matches!(resource.as_str(), "tokenreviews" | "subjectaccessreviews")
+/// Whether a shadow has this right of its controller. It reads single objects only before it writes.
+fn is_of_shadow((_, resource, verb): &(String, String, String)) -> bool {
+    matches!(verb.as_str(), "list" | "watch") || matches!(resource.as_str(), "tokenreviews" | "subjectaccessreviews")
+}
+
+/// The toleration of a Pod for a taint.
+fn toleration<'a>(pod: &'a Value, (key, value, effect): (&str, &str, &str)) -> Option<&'a Value> {
+    pod["tolerations"].as_array()?.iter().find(|of| {
+        let is_for = |field: &str, other: &str| of[field].is_null() || of[field] == other;
+        is_for("key", key) && is_for("effect", effect) && (of["operator"] == "Exists" || of["value"] == value)
+    })
+}
+
+/// The Pod runs on nodes with Linux, whatever their taints.
+fn check_nodes(name: &str, pod: &Value) {
+    assert_eq!(pod["nodeSelector"], json!({"kubernetes.io/os": "linux"}), "{name}");
+    for taint in TAINTS {
+        let found = toleration(pod, taint).unwrap_or_else(|| panic!("{name}: {taint:?} is not tolerated"));
+        assert!(found["tolerationSeconds"].is_null(), "{name}: {found}");
+    }
 }
 
 /// The binary of a container takes its arguments.
@@ -242,9 +274,17 @@ fn check_deployment(objects: &Rendered, deployment: &Value, expected: &Expected)
         assert_has(&name, &apart[0], &json!({"topologyKey": "kubernetes.io/hostname", "matchLabelKeys": hashes}));
         assert!(selects(&apart[0]["labelSelector"]["matchLabels"], labels), "{name}");
         assert_eq!(disruptions["spec"]["maxUnavailable"], 1, "{name}");
+        // Two zones are better than one, but no replica waits for another zone.
+        let zones = &pod["topologySpreadConstraints"][0];
+        let soft = json!({"topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"});
+        assert_has(&name, zones, &soft);
+        for field in ["labelSelector", "matchLabelKeys"] {
+            assert_eq!(zones[field], apart[0][field], "{name}");
+        }
     } else {
         assert!(apart.is_null(), "{name}");
     }
+    check_nodes(&name, pod);
     let placed = affinity["nodeAffinity"].to_string().contains("node-role.kubernetes.io/control-plane");
     assert_eq!(placed, expected.nodes == Nodes::ControlPlane, "{name}");
 
@@ -272,14 +312,10 @@ fn check_deployment(objects: &Rendered, deployment: &Value, expected: &Expected)
 
 /// A node that node-lifecycle-controller has tainted takes a new replica of it: nobody else removes the taint.
 fn check_tolerations(pod: &Value, nodes: Nodes) {
-    let tolerations = pod["tolerations"].as_array().unwrap();
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let of_effect = |effect: &str| -> &Value {
-            let matching = |t: &&Value| t["key"] == key && (t["effect"].is_null() || t["effect"] == effect);
-            let found = tolerations.iter().find(matching);
-            let found = found.unwrap_or_else(|| panic!("{key}:{effect} is not tolerated: {tolerations:?}"));
-            assert_eq!(found["operator"], "Exists", "{found}");
-            &found["tolerationSeconds"]
+            let found = toleration(pod, (key, "", effect));
+            &found.unwrap_or_else(|| panic!("{key}:{effect} is not tolerated"))["tolerationSeconds"]
         };
         assert!(of_effect("NoSchedule").is_null());
         // A control-plane node comes back, or its Node is deleted. Any other node may be lost for good.
@@ -304,29 +340,18 @@ fn check_roles(objects: &Rendered, controller: &str, shadow: bool, account: &Val
         // The controller itself may be part of another overlay.
         let own = yaml(&format!("controllers/{controller}/rbac.yaml")).swap_remove(0);
         let beside = objects.get(&("ClusterRole".to_owned(), format!("nonet:{controller}")));
-        let mut read: BTreeSet<_> = rights(beside.unwrap_or(&own)).into_iter().filter(is_harmless).collect();
+        let mut read: BTreeSet<_> = rights(beside.unwrap_or(&own)).into_iter().filter(is_of_shadow).collect();
         // A shadow does not look for second writers.
         read.remove(&right("", "events", "list"));
         read.remove(&right("", "events", "watch"));
-        if !read.contains(&right("coordination.k8s.io", "leases", "list")) {
-            read.remove(&right("coordination.k8s.io", "leases", "get"));
-        }
         assert_eq!(role, read, "the shadow of {controller}");
         return;
-    }
-    // What a leader reads to notice a second writer.
-    for (group, resource, verb) in
-        [("", "events", "list"), ("", "events", "watch"), ("coordination.k8s.io", "leases", "get")]
-    {
-        let is_given = role.contains(&right(group, resource, verb)) || role.contains(&right("*", "*", verb));
-        assert!(is_given, "{controller} may not {verb} {resource}");
     }
     let [binding] = bindings[..] else { panic!("one RoleBinding of {account}") };
     let leases = find(objects, "Role", &binding["roleRef"]["name"])["rules"].as_array().unwrap();
     // The flag that names the Lease is not given: its default is the name of the controller.
     let own = leases.iter().find(|rule| !rule["resourceNames"].is_null()).unwrap();
-    // What an election asks for.
-    assert_has(controller, own, &json!({"resourceNames": [controller], "verbs": ["get", "watch", "update"]}));
+    assert_eq!(own["resourceNames"], json!([controller]));
 }
 
 /// The rules of the ClusterRole that is all that a ServiceAccount has.
@@ -375,8 +400,18 @@ fn overlay(resources: &[String], components: &[String]) -> Value {
         "namespace": "elsewhere",
         "resources": resources,
         "components": components,
-        "replacements": yaml("examples/garbage-collector/kustomization.yaml")[0]["replacements"],
+        "replacements": replacements(),
     })
+}
+
+/// What an overlay in another namespace needs: the replacement of the example, and that of the page for monitoring.
+fn replacements() -> Vec<Value> {
+    let page = read("docs/operating.md");
+    let (_, block) = page.split_once("```yaml\nreplacements:").expect("the page shows the replacement for monitoring");
+    let block = format!("replacements:{}", block.split("```").next().unwrap());
+    let of_page: Value = serde_saphyr::from_str(&block).unwrap();
+    let of_example = &yaml("examples/garbage-collector/kustomization.yaml")[0]["replacements"];
+    [of_example, &of_page["replacements"]].into_iter().flat_map(|list| list.as_array().unwrap().clone()).collect()
 }
 
 /// All controllers and, beside them, shadows of some.
@@ -417,6 +452,73 @@ fn the_order_of_resources_and_components_changes_nothing() {
     }
 }
 
+/// The choices of an operator, one at a time: a component beside those of production, and a controller alone.
+#[test]
+fn every_component_and_every_controller_can_be_chosen_alone() {
+    needs_kubectl!();
+    let all: Vec<String> = names().into_iter().collect();
+    let choose = |controllers: &[String], component: &str| {
+        let resources = controllers.iter().map(|name| format!("../../controllers/{name}")).collect::<Vec<_>>();
+        let components: BTreeSet<&str> = ["debug", "ha", "images", component].into();
+        let components: Vec<String> = components.iter().map(|name| format!("../../components/{name}")).collect();
+        let kustomization = json!({"namespace": "kube-system", "resources": resources, "components": components});
+        kustomize::render("overlays/default", &kustomization)
+    };
+    for component in directories("components") {
+        let expected = match component.as_str() {
+            "any-node" => Expected { nodes: Nodes::Any, ..production() },
+            "lead-at-once" => Expected { leads_at_once: true, ..production() },
+            _ => production(),
+        };
+        println!("{component}");
+        check(&choose(&all, &component), &expected);
+    }
+    for name in all {
+        println!("{name}");
+        let objects = choose(std::slice::from_ref(&name), "ha");
+        check(&objects, &Expected { controllers: BTreeSet::from([name]), ..production() });
+    }
+}
+
+#[test]
+fn a_pull_secret_reaches_every_pod_that_can_use_it() {
+    needs_kubectl!();
+    let secrets = json!([{"name": "registry"}]);
+    for path in ["overlays/any-node", "overlays/shadow", "overlays/rescue", "overlays/rescue-any-node", "static-pods"] {
+        let mut kustomization = kustomize::kustomization(path);
+        let mut components = strings(&kustomization["components"]);
+        components.push(if path == "static-pods" {
+            "../components/pull-secret"
+        } else {
+            "../../components/pull-secret"
+        });
+        kustomization["components"] = components.into();
+        for (name, pod) in pods(&kustomize::render(path, &kustomization)) {
+            // The API server refuses mirrors of static Pods that refer to Secrets.
+            let expected = if path == "static-pods" { &Value::Null } else { &secrets };
+            assert_eq!(&pod["imagePullSecrets"], expected, "{path}: {name}");
+        }
+    }
+}
+
+/// The patches that a page shows for an overlay of an operator.
+#[test]
+fn every_documented_patch_changes_an_overlay() {
+    needs_kubectl!();
+    let fences = pages().into_iter().flat_map(|page| markdown::parse(&read(&page)).fences);
+    let documents = fences.filter(|fence| fence.language == "yaml").map(|fence| fence.lines.join("\n"));
+    let patches: Vec<Value> = documents
+        .filter(|text| text.starts_with("patches:"))
+        .map(|text| serde_saphyr::from_str::<Value>(&text).unwrap()["patches"].take())
+        .collect();
+    assert!(!patches.is_empty(), "no page shows a patch");
+    for patches in patches {
+        let kustomization = json!({"resources": ["../monitored"], "patches": patches});
+        let changed = kustomize::render("overlays/default", &kustomization);
+        assert!(changed != kustomize::build("overlays/monitored"), "{patches} changes nothing");
+    }
+}
+
 #[test]
 fn another_namespace_is_one_line() {
     needs_kubectl!();
@@ -450,8 +552,7 @@ fn nothing_that_is_applied_leads_by_itself_except_for_clusters_without_the_built
             leading.insert(path.to_owned());
         }
     }
-    let expected = ["chart/templates/controllers.yaml", "components/lead-at-once/kustomization.yaml"];
-    assert_eq!(leading, BTreeSet::from(expected.map(str::to_owned)));
+    assert_eq!(leading, BTreeSet::from(["components/lead-at-once/kustomization.yaml".to_owned()]));
 }
 
 #[test]
@@ -508,13 +609,9 @@ fn loopback_port(controller: &str, pod: &Value) -> u64 {
 fn static_pods_need_nothing_but_a_kubelet_and_a_kubeconfig() {
     needs_kubectl!();
     let manifests = kustomize::build("static-pods");
-    let mut ports = BTreeSet::new();
     for name in names() {
         let pod = find(&manifests, "Pod", &format!("nonet-{name}").into());
         assert_eq!(pod["metadata"]["namespace"], "kube-system");
-        let port = loopback_port(&name, &pod["spec"]);
-        assert!(ports.insert(port), "{name}: {port} belongs to another controller");
-        assert!(!(10248..=10260).contains(&port), "{name}: {port} belongs to a component of Kubernetes");
         // A directory of its own: a file that is mounted by itself is not seen any more once another is renamed over it.
         let directory = format!("/etc/kubernetes/nonet/{name}");
         let arguments = arguments(&pod["spec"]);
@@ -529,6 +626,22 @@ fn static_pods_need_nothing_but_a_kubelet_and_a_kubeconfig() {
         assert!(pod["spec"]["serviceAccountName"].is_null() && container["env"].is_null(), "{name}");
     }
     assert_eq!(manifests.len(), names().len());
+}
+
+/// On one node, a rescue Pod can run beside the static Pods, also of its own controller.
+#[test]
+fn every_pod_in_the_network_of_a_node_has_a_port_of_its_own() {
+    needs_kubectl!();
+    let rescues = names().into_iter().map(|name| format!("controllers/{name}/rescue"));
+    let mut ports = BTreeSet::new();
+    for path in rescues.chain(["static-pods".to_owned()]) {
+        for (name, pod) in pods(&kustomize::build(&path)) {
+            let port = loopback_port(name, pod);
+            assert!(ports.insert(port), "{path}: {port} of {name} belongs to another Pod");
+            assert!(!(10248..=10260).contains(&port), "{path}: {port} belongs to a component of Kubernetes");
+        }
+    }
+    assert_eq!(ports.len(), 2 * names().len());
 }
 
 #[test]
@@ -560,7 +673,6 @@ fn the_rights_of_static_pods_are_those_of_deployments() {
 #[test]
 fn rescue_needs_no_controller_no_network_plugin_and_no_ready_node() {
     needs_kubectl!();
-    let static_pods = kustomize::build("static-pods");
     let dead_cluster = || chosen(&["daemonset", "deployment", "node-lifecycle", "replicaset"]);
     // The rescue, the overlay with its ServiceAccounts, the controllers in both.
     let mut all = vec![
@@ -581,10 +693,7 @@ fn rescue_needs_no_controller_no_network_plugin_and_no_ready_node() {
         for pod in pods.values() {
             let (name, spec) = (controller(pod).unwrap(), &pod["spec"]);
             assert_has(&path, pod, &json!({"kind": "Pod", "spec": {"tolerations": [{"operator": "Exists"}]}}));
-            let port = loopback_port(name, spec);
-            // Beside a static Pod of the same controller it cannot start, as docs/troubleshooting.md says.
-            let of_static = find(&static_pods, "Pod", &format!("nonet-{name}").into());
-            assert_eq!(port, loopback_port(name, &of_static["spec"]), "{name}");
+            check_nodes(&path, spec);
             let account = find(&accounts, "ServiceAccount", &spec["serviceAccountName"]);
             let namespace = &pod["metadata"]["namespace"];
             assert_has(&path, account, &json!({"metadata": {"labels": {NAME: name}, "namespace": namespace}}));
@@ -599,8 +708,22 @@ fn rescue_needs_no_controller_no_network_plugin_and_no_ready_node() {
     }
 }
 
+/// What the Pods of a controller have in common, whether a Deployment, a kubelet or an operator starts them.
+fn common_part(pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    let own = ["hostNetwork", "priorityClassName", "serviceAccountName", "volumes"];
+    let of_scheduling = ["affinity", "nodeSelector", "tolerations", "topologySpreadConstraints"];
+    pod.as_object_mut().unwrap().retain(|field, _| !own.contains(&&**field) && !of_scheduling.contains(&&**field));
+    let container = pod["containers"][0].as_object_mut().unwrap();
+    container.retain(|field, _| !["args", "env", "ports", "volumeMounts"].contains(&&**field));
+    for probe in ["livenessProbe", "readinessProbe"] {
+        container[probe]["httpGet"].as_object_mut().unwrap().remove("host");
+    }
+    pod
+}
+
 #[test]
-fn a_controller_uses_the_same_wherever_it_runs() {
+fn a_controller_has_the_same_settings_wherever_it_runs() {
     needs_kubectl!();
     let deployments = kustomize::build("overlays/default");
     let rescues = names().into_iter().map(|name| format!("controllers/{name}/rescue"));
@@ -608,7 +731,12 @@ fn a_controller_uses_the_same_wherever_it_runs() {
         for (name, pod) in pods(&kustomize::build(&path)) {
             let deployment = find(&deployments, "Deployment", &format!("nonet-{name}").into());
             let template = &deployment["spec"]["template"]["spec"];
-            assert_eq!(container(pod)["resources"], container(template)["resources"], "{path}: {name}");
+            assert_eq!(common_part(pod), common_part(template), "{path}: {name}");
+            assert!(arguments(pod).contains(&arguments(template)[0]), "{path}: {name}");
+            // A static Pod is part of its node.
+            let priority =
+                if path == "static-pods" { &json!("system-node-critical") } else { &template["priorityClassName"] };
+            assert_eq!(&pod["priorityClassName"], priority, "{path}: {name}");
         }
     }
 }
@@ -622,9 +750,12 @@ fn images_are_set_in_one_place() {
         let listed: BTreeSet<String> = fields(images, "/name").map(|name| name.as_str().unwrap().to_owned()).collect();
         assert_eq!(listed, names().iter().map(|name| format!("{prefix}/{name}")).collect());
     }
-    // As a release sets them.
-    for path in ["overlays/default", "overlays/shadow", "overlays/rescue", "static-pods"] {
-        let mut kustomization = kustomize::kustomization(path);
+    let of_path = |path: &'static str| (path, kustomize::kustomization(path));
+    // As a release sets them, and as a GitOps tool does on a remote base.
+    let releases = ["overlays/default", "overlays/shadow", "overlays/rescue", "static-pods"].map(of_path);
+    let on_bases =
+        ["default", "shadow", "rescue"].map(|base| ("overlays/default", json!({"resources": [format!("../{base}")]})));
+    for (path, mut kustomization) in releases.into_iter().chain(on_bases) {
         let digest = format!("sha256:{}", "0".repeat(64));
         // As if the components had not set any name yet.
         let components = strings(&kustomization["components"]).into_iter().filter(|path| !path.ends_with("images"));
@@ -640,10 +771,11 @@ fn images_are_set_in_one_place() {
     }
 }
 
-/// Kinds that one command deletes, in docs/upgrading.md: the list behind a word of that command.
+/// Kinds that one command deletes, in docs/operating.md: the list behind a word of that command.
 fn kinds_deleted() -> BTreeSet<String> {
-    let page = read("docs/upgrading.md");
-    let command = page.lines().find(|line| line.contains("delete deployment,")).expect("the command of Remove");
+    let page = read("docs/operating.md");
+    let command =
+        page.lines().find(|line| line.contains("delete deployment,")).expect("the command that removes one controller");
     let list = command.split_whitespace().find(|word| word.starts_with("deployment,")).unwrap();
     list.split(',').map(str::to_owned).collect()
 }
@@ -703,7 +835,15 @@ fn a_namespace_is_made_by_itself_and_keeps_the_standard_that_pods_keep() {
     let made = kustomize::build("namespace");
     let namespace = find(&made, "Namespace", &"nonet".into());
     assert_eq!(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
-    assert_eq!(made.len(), 1);
+    // A quota permits the priority of all Pods there.
+    let quota = find(&made, "ResourceQuota", &"nonet-priority".into());
+    assert_eq!((&quota["metadata"]["namespace"], made.len()), (&json!("nonet"), 2));
+    let permitted = strings(&quota["spec"]["scopeSelector"]["matchExpressions"][0]["values"]);
+    for path in ["examples/garbage-collector", "examples/garbage-collector/rescue", "overlays/shadow"] {
+        for (name, pod) in pods(&kustomize::build(path)) {
+            assert!(permitted.contains(&pod["priorityClassName"].as_str().unwrap()), "{path}: {name}");
+        }
+    }
     // Whatever deletes an overlay or releases its Leases leaves the namespace alone.
     for path in expectations().into_keys().chain(OTHERS).filter(|path| *path != "namespace") {
         assert!(of_kind(&kustomize::build(path), "Namespace").is_empty(), "{path}");
@@ -725,8 +865,15 @@ fn an_alert_for_absence_is_there_exactly_for_controllers_that_are_scraped() {
 #[test]
 fn prometheus_keeps_its_own_token() {
     needs_kubectl!();
-    let objects = kustomize::build("overlays/monitored");
-    for monitor in of_kind(&objects, "PodMonitor") {
+    // For an agent on each node that scrapes static Pods, as docs/operating.md has it.
+    let absent = names().into_iter().map(|name| format!("../../controllers/{name}/absence"));
+    let resources: Vec<String> = absent.chain(["../static-pods".to_owned()]).collect();
+    let static_pods =
+        json!({"namespace": "kube-system", "resources": resources, "components": ["../../components/monitoring"]});
+    for objects in [kustomize::build("overlays/monitored"), kustomize::render("overlays/default", &static_pods)] {
+        let [monitor] = of_kind(&objects, "PodMonitor")[..] else { panic!("one PodMonitor") };
+        // endpointslice-controller writes the targets of a ServiceMonitor, and would be scraped by what it writes.
+        assert!(of_kind(&objects, "ServiceMonitor").is_empty() && of_kind(&objects, "Service").is_empty());
         for endpoint in monitor["spec"]["podMetricsEndpoints"].as_array().unwrap() {
             assert!(endpoint["bearerTokenFile"].is_null(), "{endpoint}");
             let secret = find(&objects, "Secret", &endpoint["authorization"]["credentials"]["name"]);

@@ -46,7 +46,7 @@ fn expected() -> BTreeMap<String, Rendered> {
 /// to.
 const ORDER: [&[&str]; 5] = [
     &["Namespace"],
-    &["ServiceAccount", "ClusterRole", "Role"],
+    &["ServiceAccount", "ClusterRole", "Role", "ResourceQuota"],
     // The token of a ServiceAccount: the API server refuses it without the ServiceAccount.
     &["ClusterRoleBinding", "RoleBinding", "Secret"],
     &["Deployment", "Pod"],

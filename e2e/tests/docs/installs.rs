@@ -1,5 +1,5 @@
-//! The documented ways to install, to release and to remove: each names what it installs and nothing else, and the lines that are
-//! typed on nodes do what the page says.
+//! The pages of `docs/install`, which `e2e/operations` types on a cluster: each installs, hands over, releases and removes one set of
+//! controllers, shows a line to expect after each command, and stays short. Lines that are typed on nodes do what the page says.
 
 use std::{
     collections::BTreeSet,
@@ -11,10 +11,31 @@ use std::{
 use e2e::{controllers, skips};
 use serde_json::json;
 
-use super::{check, empty_directory, files, markdown, pages, read, repository::yaml, root};
+use super::{check, empty_directory, markdown, pages, read, repository::yaml, root};
 
 const OPERATING: &str = "docs/operating.md";
-const UPGRADING: &str = "docs/upgrading.md";
+const DEPLOY: &str = "docs/reference/deploy.md";
+const KUBEADM: &str = "docs/install/kubeadm.md";
+/// A page fits on two screens.
+const LINES_OF_TWO_SCREENS: usize = 150;
+/// Commands that print nothing if they succeed, or whose answer is a file.
+const SILENT: [&str; 8] = [
+    "deploy/images/set ",
+    "deploy/render ",
+    "export ",
+    "cp ",
+    "rm ",
+    "for ",
+    "systemctl ",
+    "kubectl -n kube-system get configmap kubeadm-config ",
+];
+
+/// The pages of `docs/install`.
+fn install_pages() -> Vec<String> {
+    let pages: Vec<String> = pages().into_iter().filter(|page| page.starts_with("docs/install/")).collect();
+    assert!(pages.len() >= 6, "{pages:?}");
+    pages
+}
 
 /// The text of a page from a line that begins with `from` up to the next line that begins with `until`.
 fn part(page: &str, from: &str, until: &str) -> String {
@@ -31,59 +52,108 @@ fn controllers_in(text: &str) -> BTreeSet<String> {
     names.filter(|name| controllers::ALL.iter().any(|d| d.name == *name)).map(str::to_owned).collect()
 }
 
-/// The subset that each block installs, releases and switches off is the same.
+/// The end of the flag that switches the loops of these controllers off.
+fn loops_off(names: &BTreeSet<String>) -> BTreeSet<String> {
+    let of_names = controllers::ALL.iter().filter(|definition| names.contains(definition.name));
+    of_names.flat_map(|definition| definition.loops).map(|each| format!("-{}", each.name)).collect()
+}
+
+/// The controllers of a kustomization of `deploy/`.
+fn controllers_of(kustomization: &str) -> BTreeSet<String> {
+    let resources = yaml(kustomization)[0]["resources"].as_array().unwrap().clone();
+    let paths =
+        resources.iter().filter_map(|path| path.as_str()?.strip_prefix("../../controllers/").map(str::to_owned));
+    paths.filter(|name| !name.contains('/')).collect()
+}
+
+/// The lists for `--controllers` that a page shows in its blocks and commands.
+fn lists_of(page: &str) -> Vec<String> {
+    let text = read(page);
+    let ends = |c: char| c == '"' || c == '\'' || c.is_whitespace();
+    let lists = text.match_indices("*,").map(|(start, _)| text[start..].split(ends).next().unwrap().to_owned());
+    lists.filter(|list| !list.contains("...")).collect()
+}
+
 #[test]
-fn every_example_has_a_block_that_installs_checks_and_releases_exactly_its_controllers() {
-    let section = part(OPERATING, "### Install an example", "## ");
-    // Each example begins with a bold title.
-    let blocks: Vec<&str> = section.split("\n**").skip(1).collect();
+fn every_page_of_installation_goes_from_the_first_command_to_removal() {
+    let mut wrong = Vec::new();
+    for page in install_pages() {
+        let text = read(&page);
+        let lines = text.lines().count();
+        if lines > LINES_OF_TWO_SCREENS {
+            wrong.push(format!("{page} has {lines} lines, which are more than two screens"));
+        }
+        let hand_over = (page != "docs/install/fresh.md").then_some("Hand over");
+        let sections = ["Install", "Upgrade one controller", "Roll back", "Give back and remove"];
+        for section in sections.into_iter().chain(hand_over) {
+            if !text.contains(&format!("\n## {section}\n")) {
+                wrong.push(format!("{page} has no section {section}"));
+            }
+        }
+        for fence in markdown::parse(&text).fences.into_iter().filter(|fence| fence.language == "console") {
+            let lines: Vec<&String> = fence.lines.iter().filter(|line| !line.starts_with("  ")).collect();
+            let command = |line: &String| line.strip_prefix(['$', '#']).map(|line| line.trim_start().to_owned());
+            for (index, typed) in lines.iter().enumerate().filter_map(|(index, line)| Some((index, command(line)?))) {
+                let is_answered = lines.get(index + 1).is_some_and(|next| command(next).is_none() && **next != "...");
+                if !is_answered && !SILENT.iter().any(|silent| typed.starts_with(silent)) {
+                    wrong.push(format!("{page}:{}: no line to expect below {typed}", fence.line));
+                }
+            }
+        }
+        for namespace in ["-n nonet", "-n kube-system"].into_iter().filter(|other| text.contains(other)) {
+            if text.contains("-n nonet") && namespace == "-n kube-system" {
+                wrong.push(format!("{page} names two namespaces"));
+            }
+        }
+    }
+    check(wrong);
+}
+
+#[test]
+fn every_page_of_installation_switches_off_releases_and_removes_the_same_controllers() {
+    let all: BTreeSet<String> = controllers::ALL.iter().map(|definition| definition.name.to_owned()).collect();
+    let mut wrong = Vec::new();
+    for page in install_pages() {
+        let is_alone = page.ends_with("garbage-collector.md");
+        let names =
+            if is_alone { controllers_of("deploy/examples/garbage-collector/kustomization.yaml") } else { all.clone() };
+        let expected = loops_off(&names);
+        let lists = lists_of(&page);
+        let off =
+            lists.iter().map(|list| list.split(',').filter(|word| word.starts_with('-')).map(str::to_owned).collect());
+        let off: Vec<BTreeSet<String>> = off.collect();
+        if !off.contains(&expected) || off.iter().any(|found| !found.is_empty() && *found != expected) {
+            wrong.push(format!("{page} does not switch off {expected:?}: {off:?}"));
+        }
+        // A Lease that is left holds a later installation; the namespace `nonet` takes its Lease with it.
+        let removed = controllers_in(&part(&page, "## Give back and remove", "## "));
+        let is_removed =
+            if is_alone { read(&page).contains("$ kubectl delete -k deploy/namespace\n") } else { removed == names };
+        if !is_removed {
+            wrong.push(format!("{page} leaves Leases"));
+        }
+    }
+    check(wrong);
+}
+
+#[test]
+fn the_table_of_subsets_is_that_of_the_examples() {
+    let table = part(OPERATING, "### Subsets", "## ");
     let examples = fs::read_dir(root().join("deploy/examples")).unwrap();
     let mut wrong = Vec::new();
     for entry in examples {
         let directory = format!("deploy/examples/{}", entry.unwrap().file_name().into_string().unwrap());
-        let kustomization = &yaml(&format!("{directory}/kustomization.yaml"))[0];
-        let namespace = kustomization["namespace"].as_str().unwrap();
-        let resources = kustomization["resources"].as_array().unwrap().iter().map(|path| path.as_str().unwrap());
-        let of_controllers = resources.filter_map(|path| path.strip_prefix("../../controllers/"));
-        let names: BTreeSet<String> = of_controllers.filter(|name| !name.contains('/')).map(str::to_owned).collect();
-        let apply = format!("$ kubectl apply -k {directory}\n");
-        let Some(block) = blocks.iter().find(|block| block.contains(&apply)) else {
-            wrong.push(format!("{OPERATING} has no block with {apply}"));
+        let kustomization = format!("{directory}/kustomization.yaml");
+        let namespace = yaml(&kustomization)[0]["namespace"].as_str().unwrap().to_owned();
+        let names = controllers_of(&kustomization);
+        let Some(row) = table.lines().find(|line| line.starts_with(&format!("| `{directory}`"))) else {
+            wrong.push(format!("{OPERATING} has no row for {directory}"));
             continue;
         };
-        let rollout = |name: &String| format!("$ kubectl -n {namespace} rollout status deployment/nonet-{name}\n");
-        let mut needed: Vec<String> = names.iter().map(rollout).collect();
-        needed.push(format!("$ kubectl nonet check -n {namespace} --before hand-over\n"));
-        needed.push(format!("$ kubectl nonet check -n {namespace}\n"));
-        if namespace != "kube-system" {
-            needed.push("$ kubectl apply -k deploy/namespace\n".to_owned());
-            if block.contains("kube-system") {
-                wrong.push(format!("{directory}: its block names kube-system"));
-            }
-        }
-        let missing = needed.iter().filter(|line| !block.contains(*line));
-        wrong.extend(missing.map(|line| format!("{directory}: {line} is missing")));
-        let patched =
-            block.split(&format!("`kubectl -n {namespace} patch lease ")).nth(1).and_then(|rest| rest.split_once(' '));
-        let empties = "--type merge -p '{\"spec\":{\"holderIdentity\":\"\"}}'`";
-        if !patched.is_some_and(|(name, rest)| names.contains(name) && rest.starts_with(empties)) {
-            wrong.push(format!("{directory}: its block has no release without the plug-in"));
-        }
-        let prefix = format!("$ kubectl nonet release -n {namespace} ");
-        let released = block.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_default();
-        if controllers_in(released) != names {
-            wrong.push(format!("{directory}: {prefix}{released} is not for {names:?}"));
-        }
-        let applied = block.lines().filter(|line| line.starts_with("$ kubectl apply")).count();
-        if applied != 1 + usize::from(namespace != "kube-system") {
-            wrong.push(format!("{directory}: its block applies {applied} directories"));
-        }
-        let loops = controllers::ALL.iter().filter(|d| names.contains(d.name)).flat_map(|d| d.loops);
-        let off: BTreeSet<String> = loops.map(|each| format!("-{}", each.name)).collect();
-        let flag = block.split('`').find_map(|span| span.strip_prefix("--controllers=*,bootstrapsigner,tokencleaner,"));
-        let found: BTreeSet<String> = flag.unwrap_or_default().split(',').map(str::to_owned).collect();
-        if found != off {
-            wrong.push(format!("{directory}: the flag switches off {found:?}, and not {off:?}"));
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let found: BTreeSet<String> = cells[3].trim_matches(['`', ',']).split(',').map(str::to_owned).collect();
+        if cells[1] != format!("`{namespace}`") || controllers_in(cells[2]) != names || found != loops_off(&names) {
+            wrong.push(format!("{row}: it is {namespace}, {names:?}, {:?}", loops_off(&names)));
         }
     }
     check(wrong);
@@ -118,25 +188,24 @@ fn no_documented_command_leads_without_a_release() {
 #[test]
 fn every_command_that_changes_a_release_of_the_chart_names_the_values() {
     let mut count = 0;
-    for page in [OPERATING, UPGRADING] {
+    for page in install_pages() {
         let changes = |line: &&str| line.starts_with("$ helm install ") || line.starts_with("$ helm upgrade ");
-        for line in read(page).lines().filter(changes) {
+        for line in read(&page).lines().filter(changes) {
             assert!(line.contains(" -f nonet.yaml"), "{page}: {line}");
             count += 1;
         }
     }
-    assert!(count >= 3, "no page installs and upgrades the chart");
-    assert!(read(UPGRADING).contains("$ helm rollback nonet "), "{UPGRADING} does not roll back");
+    assert!(count >= 2, "no page installs and upgrades the chart");
 }
 
 #[test]
 fn the_table_of_ports_is_that_of_the_static_pods() {
-    let table = part(OPERATING, "## Install as static Pods", "## ");
+    let table = part(DEPLOY, "## Ports", "## ");
     for definition in controllers::ALL {
         let manifest = &yaml(&format!("deploy/static-pods/{}.yaml", definition.name))[0];
         let port = &manifest["spec"]["containers"][0]["ports"][0]["hostPort"];
         let row = format!("| {port} | {} |", definition.name);
-        assert!(table.lines().any(|line| line == row), "{OPERATING} has no row {row}");
+        assert!(table.lines().any(|line| line == row), "{DEPLOY} has no row {row}");
     }
 }
 
@@ -190,14 +259,11 @@ fn lines_of(section: &str) -> Vec<String> {
 
 #[test]
 fn the_removal_of_static_pods_keeps_the_credentials_until_the_pods_are_gone() {
-    let lines = lines_of(&part(UPGRADING, "### Remove static Pods", "##"));
-    let [manifests, wait, rights, credentials] = lines.as_slice() else { panic!("four commands: {lines:?}") };
+    let lines = lines_of(&part(KUBEADM, "The order matters", "##"));
+    let [manifests, wait, rights, credentials, leases] = lines.as_slice() else { panic!("five commands: {lines:?}") };
     let (manifests, credentials) = (manifests.strip_prefix("# ").unwrap(), credentials.strip_prefix("# ").unwrap());
-    assert!(
-        wait.contains(" wait pods ") && wait.contains("--for=delete") && wait.contains("component=static-pod"),
-        "{wait}"
-    );
-    assert!(rights.starts_with("$ kubectl delete -k "), "{rights}");
+    assert!(wait.contains(" get pods ") && read(KUBEADM).contains("\nNo resources found in "), "{wait}");
+    assert!(rights.starts_with("$ kubectl delete -k ") && leases.contains(" delete lease "), "{rights}, {leases}");
     // The names by deploy/render and releases, and those by `kubectl kustomize -o`.
     let by_render: fn(&str) -> String = |name| format!("static-pod-{name}.yaml");
     let by_kustomize: fn(&str) -> String = |name| format!("v1_pod_nonet-{name}.yaml");
@@ -215,28 +281,46 @@ fn the_removal_of_static_pods_keeps_the_credentials_until_the_pods_are_gone() {
     }
 }
 
+/// The lines that make credentials renew them, too.
+#[test]
+fn credentials_that_cannot_be_renewed_stay_as_they_are() {
+    let node = Node::new("renewal", |name| format!("static-pod-{name}.yaml"));
+    let kubeconfig = node.etc.join("nonet/cronjob-controller/kubeconfig");
+    fs::write(&kubeconfig, "valid\n").unwrap();
+    let page = markdown::parse(&read(KUBEADM));
+    let fence =
+        page.fences.iter().find(|fence| fence.lines.iter().any(|line| line.starts_with("# for name in "))).unwrap();
+    let lines = fence.lines.iter().skip_while(|line| !line.starts_with("# for name in "));
+    let until = fence.lines.iter().filter(|line| *line == "  done");
+    assert_eq!(until.count(), 1);
+    let mut command: String = lines.take_while(|line| *line != "  done").map(|line| line.clone() + "\n").collect();
+    command.replace_range(..2, "");
+    // `kubeadm` fails, and the shell goes on after a failure, as that of an operator does.
+    let typed = format!("kubeadm() {{ return 1; }}\n{command}done | grep -x 'cronjob-controller: FAILED'");
+    assert!(node.type_line(&typed), "{typed}");
+    assert_eq!(fs::read_to_string(kubeconfig).unwrap(), "valid\n");
+}
+
 /// The install and the upgrade write and name the same files.
 #[test]
-fn static_pods_have_the_same_names_in_every_page() {
-    let copies = |page: &str, section: &str, until: &str| -> Vec<String> {
-        let lines = lines_of(&part(page, section, until));
-        let lines = lines.iter().filter_map(|line| line.strip_prefix("# "));
-        lines.filter(|line| line.starts_with("cp ")).map(str::to_owned).collect()
-    };
-    let install = copies(OPERATING, "## Install as static Pods", "## ");
-    assert_eq!(install[0], "cp rendered/static-pod-*-controller.yaml /etc/kubernetes/manifests/");
+fn an_upgrade_and_a_rollback_of_a_static_pod_leave_one_manifest_of_it() {
     let node = Node::new("upgrade", |name| format!("static-pod-{name}.yaml"));
     fs::create_dir(node.etc.join("rendered")).unwrap();
-    fs::write(node.etc.join("rendered/static-pod-gc-controller.yaml"), "new\n").unwrap();
-    let before = node.manifests();
-    let upgrade = copies(UPGRADING, "### With static Pods", "##");
-    assert_eq!(upgrade.len(), 2, "{upgrade:?}");
-    for line in upgrade {
-        assert!(node.type_line(&line.replace(" ~/", " ./")), "{line}");
+    fs::write(node.etc.join("rendered/static-pod-job-controller.yaml"), "new\n").unwrap();
+    let (before, manifest) = (node.manifests(), node.etc.join("manifests/static-pod-job-controller.yaml"));
+    let old = fs::read_to_string(&manifest).unwrap();
+    for (section, copies, after) in [("## Upgrade one controller", 2, "new\n"), ("## Roll back", 1, old.as_str())] {
+        let lines = lines_of(&part(KUBEADM, section, "##"));
+        let lines: Vec<&str> =
+            lines.iter().filter_map(|line| line.strip_prefix("# ")).filter(|line| line.starts_with("cp ")).collect();
+        assert_eq!(lines.len(), copies, "{lines:?}");
+        for line in lines {
+            assert!(node.type_line(&line.replace(" ~/", " ./")), "{line}");
+        }
+        assert_eq!(fs::read_to_string(&manifest).unwrap(), after, "{section}");
+        // No second manifest of the same Pod, which the kubelet would start, too.
+        assert_eq!(node.manifests(), before);
     }
-    // No second manifest of the same Pod, which the kubelet would start, too.
-    assert_eq!(node.manifests(), before);
-    assert_eq!(fs::read_to_string(node.etc.join("manifests/static-pod-gc-controller.yaml")).unwrap(), "new\n");
 }
 
 /// A log of an API server: time in seconds, user, verb and resource of each event.
@@ -297,19 +381,16 @@ fn an_audit_log_shows_writes_before_a_release_and_after_a_hand_over() {
     assert_eq!((judge(&silent, 0, &["--nonet", "1"]), judge(&silent, 4, &off)), (2, 2));
 }
 
+/// The program that types the pages on a cluster reads them as this test does.
 #[test]
-fn the_life_of_an_installation_finds_its_lines_in_the_pages() {
-    assert!(files().contains(&"e2e/operations".to_owned()));
-    let script = read("e2e/operations");
-    // The texts by which the script finds the block of the example and the line of the way back.
-    for text in ["**The garbage collector** in a namespace", "**Jobs and CronJobs**"] {
-        assert!(script.contains(text) && read(OPERATING).lines().any(|line| line.starts_with(text)), "{text}");
+fn the_life_of_an_installation_types_every_command_of_the_pages() {
+    for page in install_pages() {
+        let name = page.strip_prefix("docs/install/").and_then(|name| name.strip_suffix(".md")).unwrap();
+        let output = Command::new(root().join("e2e/operations")).args(["--list", name]).output().unwrap();
+        assert!(output.status.success(), "{page}: {}", String::from_utf8_lossy(&output.stderr));
+        let found = String::from_utf8(output.stdout).unwrap();
+        let found: Vec<&str> = found.lines().filter(|line| line.starts_with("$ ") || line.starts_with("# ")).collect();
+        assert_eq!(found, lines_of(&read(&page)), "{page}");
+        assert!(found.len() > 10, "{page}");
     }
-    let operating = read(OPERATING);
-    let off = operating.lines().filter(|line| line.starts_with("`--controllers="));
-    assert_eq!(off.filter(|line| line.contains(",-garbage-collector-controller`.")).count(), 1);
-    let way_back = part(UPGRADING, "## The way back", "## ");
-    assert_eq!(way_back.lines().filter(|line| line.starts_with("1. `kubectl nonet hold")).count(), 1);
-    let readme = part("README.md", "## In your cluster", "## ");
-    assert_eq!(lines_of(&readme).iter().filter(|line| line.starts_with("$ kubectl nonet release")).count(), 1);
 }

@@ -16,14 +16,14 @@ pub(crate) mod markdown;
 use crate::repository::{self, empty_directory, files, read, root};
 
 /// The pages: all Markdown files.
-fn pages() -> Vec<String> {
+pub(crate) fn pages() -> Vec<String> {
     let pages: Vec<String> = files().into_iter().filter(|path| path.ends_with(".md")).collect();
     assert!(pages.iter().any(|page| page == "README.md") && pages.len() > 20, "{pages:?}");
     pages
 }
 
 /// The lines of all pages outside of fenced blocks, each with its page and number.
-fn prose() -> impl Iterator<Item = (String, usize, String)> {
+pub(crate) fn prose() -> impl Iterator<Item = (String, usize, String)> {
     pages().into_iter().flat_map(|page| {
         let lines = markdown::parse(&read(&page)).prose.into_iter();
         lines.map(move |(number, line)| (page.clone(), number, line))

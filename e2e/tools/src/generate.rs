@@ -58,6 +58,7 @@ fn fill(template: &str, controller: &Controller) -> String {
     let resources = &controller.resources;
     let words = [
         ("NAME", controller.name),
+        ("RESCUE_PORT", &controller.rescue_port().to_string()),
         ("PORT", &controller.host_port.to_string()),
         ("CPU", resources.cpu),
         ("MEMORY_LIMIT", resources.memory_limit),

@@ -195,6 +195,7 @@ impl DependentVersion<'_> {
         let propagation = propagation.as_str();
         let request = Request::delete(self.location.resource.clone(), &self.location.meta())
             .with_propagation(propagation)
+            .with_metadata_answer()
             .with_precondition(Some(self.write_precondition()))
             .with_role(ObjectRole::SyncedObject)
             .with_reason(format!("no owner keeps it; propagation policy {propagation}"));

@@ -8,4 +8,5 @@ mod faults;
 mod parked;
 mod references;
 mod scenes;
+mod secrets;
 mod world;

@@ -97,11 +97,11 @@ impl MonitorMetrics {
                 "Number of times this process lost its live view of nodes and Leases",
             ),
             tainted_node_share: own_gauge(
-                "nonet_node_tainted_share",
+                "nonet_node_tainted_ratio",
                 "Share of all nodes that have a NoExecute taint of this program or wait for one that their zone allows",
             ),
             taint_alarm_share: own_gauge(
-                "nonet_node_taint_alarm_share",
+                "nonet_node_taint_alarm_ratio",
                 "Value of --node-taint-alarm-share, the share of tainted nodes above which an Event is recorded; 0: never",
             ),
             nodes_blocked_by_max_share: own_gauge(

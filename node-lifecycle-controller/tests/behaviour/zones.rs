@@ -131,9 +131,9 @@ async fn an_alarm_precedes_the_taint_that_makes_the_share_large_and_the_limit_is
     assert_eq!(tainted_nodes(&world).await.len(), 2);
     assert_eq!(alarms().await, ["Warning ManyNodesTainted 4 of 10 nodes have a NoExecute taint or wait for it"]);
     // The monitoring alert compares the share with the value of the flag.
-    let announced: f32 = metric(world.loops(), "nonet_node_taint_alarm_share").parse().unwrap();
+    let announced: f32 = metric(world.loops(), "nonet_node_taint_alarm_ratio").parse().unwrap();
     assert!((announced - 0.3).abs() < f32::EPSILON, "{announced}");
-    let gauges = || ["nonet_node_taints_held", "nonet_node_tainted_share"].map(|name| metric(world.loops(), name));
+    let gauges = || ["nonet_node_taints_held", "nonet_node_tainted_ratio"].map(|name| metric(world.loops(), name));
     assert_eq!(gauges(), ["2", "0.4"]);
     // When all nodes have recovered, the alarm ends, and the next outage raises a new alarm.
     for node in 0..4 {

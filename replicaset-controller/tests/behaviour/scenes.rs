@@ -217,6 +217,11 @@ async fn ending_pods_are_counted_apart(c: Context) -> Outcome {
     c.create(REPLICA_SETS, replica_set("web").replicas(3).script("sim/terminate-after", "3")).await?;
     settled_at(&c, "web", 3).await?;
     c.scale(REPLICA_SETS, "web", 1).await?;
+    // Older API servers drop the field.
+    if c.server_minor().await? < 35 {
+        settled_at(&c, "web", 1).await?;
+        return Ok(());
+    }
     c.until("two Pods to be counted as terminating", async || {
         let set = c.get(REPLICA_SETS, "web").await.ok()?;
         let status = &set["status"];

@@ -189,9 +189,13 @@ async fn a_partition_keeps_the_first_as_they_are(c: Context) -> Outcome {
         (ready && images(&c).await.is_ok_and(|images| images == wanted)).then_some(())
     })
     .await?;
+    let (current, updated) = (json!(2), json!(1));
+    c.until_status(STATEFUL_SETS, "web", "the Pod of before is counted", |status| {
+        status["currentReplicas"] == current && status["updatedReplicas"] == updated && status["readyReplicas"] == 3
+    })
+    .await?;
     let status = c.get(STATEFUL_SETS, "web").await?["status"].clone();
     assert_ne!(status["currentRevision"], status["updateRevision"]);
-    assert_eq!((&status["currentReplicas"], &status["updatedReplicas"]), (&json!(2), &json!(1)));
     c.merge(STATEFUL_SETS, "web", json!({"spec": {"updateStrategy": strategy(0)}})).await?;
     rolled_out(&c, "web", 3).await?;
     assert_eq!(images(&c).await?, ["web-0 img:2", "web-1 img:2", "web-2 img:2"]);

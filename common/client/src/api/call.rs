@@ -83,6 +83,12 @@ impl<'a> Call<'a> {
         Ok(Self::write(Method::DELETE, target, "application/json", encode(&body)?))
     }
 
+    /// Sets the `Accept` header; by default the answer is a whole object in JSON.
+    #[must_use]
+    pub fn with_accept_header(self, accept: &'a str) -> Self {
+        Self { accept, ..self }
+    }
+
     fn write(method: Method, target: RequestTarget<'a>, content_type: &'static str, body: Bytes) -> Self {
         let mut path = target.path();
         if method != Method::DELETE {

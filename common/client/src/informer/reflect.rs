@@ -44,7 +44,9 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf,application/json";
 /// `Accept` header for the metadata of objects only, or for whole objects if the server does not support that. Upstream:
 /// client-go `metadata`, `defaultClientConfig`.
 pub const ACCEPT_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+/// `Accept` header for a list of the metadata of objects only. Servers that cannot do it send whole objects.
+pub const ACCEPT_METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 /// `Accept` header for the metadata of objects only, in protobuf if the server supports it.
 const PROTOBUF_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
@@ -208,8 +210,9 @@ impl<S: Sink> Reflector<S> {
         answer
     }
 
-    /// Records a failure, and logs it as a warning at most once per [`COMPLAIN_EVERY`].
+    /// Records and counts a failure, and logs it as a warning at most once per [`COMPLAIN_EVERY`].
     fn report_failure(&mut self, why: &str) {
+        self.counted.count_failure();
         let now = self.api.clock().monotonic_now();
         self.shared.record_failure(now, why);
         if self.complained.is_none_or(|at| now.saturating_duration_since(at) >= COMPLAIN_EVERY) {
@@ -224,7 +227,7 @@ impl<S: Sink> Reflector<S> {
         let accept = match self.config.is_metadata_only {
             false => accept_header::<S::Object>(&self.api),
             true if prefers_protobuf::<S::Object>(&self.api) => PROTOBUF_METADATA_LIST,
-            true => METADATA_LIST,
+            true => ACCEPT_METADATA_LIST,
         };
         let answer = self.api.call_with_format(Call::list(&self.resource, &self.config.namespace, query, accept)).await;
         self.apply_retry_after(answer)

@@ -404,8 +404,9 @@ async fn a_busy_server_is_retried_after_the_wait_that_it_asks_for() {
 #[tokio::test(start_paused = true)]
 async fn a_cache_is_stale_after_nothing_but_failures_for_longer_than_the_limit() {
     let mut world = World::new();
+    let metrics = Metrics::new();
     let feed = world.script.stream();
-    world.start(InformerConfig::default());
+    world.start(InformerConfig { metrics: Some(metrics.clone()), ..InformerConfig::default() });
     feed.initial_end(10);
     feed.bookmark(11);
     world.informer().wait_until_synced().await;
@@ -426,6 +427,9 @@ async fn a_cache_is_stale_after_nothing_but_failures_for_longer_than_the_limit()
         "{lost}"
     );
     assert!(world.informer().is_synced());
+    let failures = world.informer().informer_status().error.map(|(_, failures)| failures).unwrap();
+    let counted = format!("nonet_informer_failures_total{{group=\"\",resource=\"things\"}} {failures}\n");
+    assert!(failures > 1 && metrics.render_prometheus().contains(&counted), "{failures}");
     // A watch that the server ends without an event, within a second, does not count as a success.
     world.script.answers.lock().clear();
     for _ in 0..3 {

@@ -33,6 +33,8 @@ use crate::{
 
 /// The most plans that are remembered for diagnostics.
 const MAX_RECENT_PLANS: usize = 128;
+/// How long the syncs of a key must fail until metrics count the key as failing.
+const MIN_FAILING_TIME: Duration = Duration::from_mins(10);
 /// The most keys that diagnostics list in each category.
 const MAX_LISTED_KEYS: usize = 100;
 
@@ -47,7 +49,7 @@ struct LoopState<C: Controller> {
     controller: Arc<C>,
     queue: Queue<C::Key>,
     context: LoopContext,
-    failures: Mutex<BTreeMap<C::Key, (String, Timestamp)>>,
+    failures: Mutex<BTreeMap<C::Key, KeyFailure>>,
     recent: Mutex<VecDeque<RecentPlan>>,
     panics: Counter,
     errors: Counters,
@@ -57,6 +59,13 @@ struct LoopState<C: Controller> {
     /// Keys that wait until a cache shows a write of this process. Each guard keeps the idle thread awake while its key waits.
     awaiting: Mutex<BTreeMap<C::Key, WorkGuard>>,
     differences: ShadowDifferences<C::Key>,
+}
+
+/// The failures of a key since its last success.
+struct KeyFailure {
+    latest_error: String,
+    latest_at: Timestamp,
+    failing_since: Instant,
 }
 
 /// A plan and its requests, remembered for `/debug/explain`.
@@ -123,6 +132,7 @@ impl<C: Controller> Loop<C> {
             awaiting: Mutex::default(),
             differences: ShadowDifferences::default(),
         });
+        shared.register_failing_key_gauge();
         if shared.context.settings.is_shadow() {
             shared.register_difference_gauge();
         }
@@ -289,7 +299,10 @@ impl<C: Controller> LoopState<C> {
     }
 
     fn record_failure(&self, key: &C::Key, error: &str) {
-        self.failures.lock().insert(key.clone(), (error.to_owned(), self.context.clock.now()));
+        let (clock, mut failures) = (&self.context.clock, self.failures.lock());
+        let failing_since = failures.get(key).map_or_else(|| clock.monotonic_now(), |failure| failure.failing_since);
+        let failure = KeyFailure { latest_error: error.to_owned(), latest_at: clock.now(), failing_since };
+        failures.insert(key.clone(), failure);
     }
 
     fn remember_plan(&self, at: Timestamp, key: &C::Key, decision: &Decision<C>) {
@@ -316,10 +329,24 @@ impl<C: Controller> LoopState<C> {
         };
         out["key"] = json!(key.to_string());
         let failures = self.queue.failure_count(key);
-        if let Some((error, at)) = self.failures.lock().get(key) {
-            out["lastError"] = json!({"error": error, "at": at.to_string(), "failures": failures});
+        if let Some(KeyFailure { latest_error, latest_at, .. }) = self.failures.lock().get(key) {
+            out["lastError"] = json!({"error": latest_error, "at": latest_at.to_string(), "failures": failures});
         }
         out
+    }
+
+    fn register_failing_key_gauge(self: &Arc<Self>) {
+        let help = "Keys whose syncs have failed for more than ten minutes, by loop";
+        let gauge = self.context.metrics.gauge("nonet_sync_failing_keys", Stability::Alpha, help, &["name"]);
+        let (gauge, shared) = (gauge.with_label_values(&[self.name]), Arc::downgrade(self));
+        self.context.metrics.run_before_each_scrape(move || {
+            if let Some(shared) = shared.upgrade() {
+                let now = shared.context.clock.monotonic_now();
+                let is_failing =
+                    |failure: &&KeyFailure| now.saturating_duration_since(failure.failing_since) > MIN_FAILING_TIME;
+                gauge.set(shared.failures.lock().values().filter(is_failing).count() as f64);
+            }
+        });
     }
 
     fn register_difference_gauge(self: &Arc<Self>) {

@@ -145,7 +145,7 @@ pub struct Request {
     pub(super) precondition: Option<Precondition>,
     /// The relation to the object of the sync. It determines the cache state for which the next sync waits.
     pub(super) role: ObjectRole,
-    /// Value of the `Accept` header of a read.
+    /// Value of the `Accept` header.
     pub(super) accept_header: &'static str,
     /// The reason for the request, shown in explanations; may be empty.
     pub(super) reason: Cow<'static, str>,
@@ -184,7 +184,7 @@ impl Request {
 
     /// Creates a request that reads the metadata of an object.
     pub fn get_metadata(resource: Resource, namespace: &Text, name: &Arc<str>) -> Self {
-        Self { accept_header: informer::ACCEPT_METADATA, ..Self::get(resource, namespace, name) }
+        Self::get(resource, namespace, name).with_metadata_answer()
     }
 
     /// Creates a request that reads a path of an aggregated API, such as a metric. `path` begins with a slash and must be encoded
@@ -276,6 +276,12 @@ impl Request {
         Self { subresource, ..self }
     }
 
+    /// Makes the server answer with the metadata of the object alone, also to a write.
+    #[must_use]
+    pub fn with_metadata_answer(self) -> Self {
+        Self { accept_header: informer::ACCEPT_METADATA, ..self }
+    }
+
     /// Sets the precondition; `None` for any object.
     #[must_use]
     pub fn with_precondition(self, precondition: Option<Precondition>) -> Self {
@@ -331,9 +337,9 @@ impl Request {
         };
         let unsent = |error: String| api::Error::Unsent(format!("the body of the request cannot be encoded: {error}"));
         let encoded = |body: &RequestBody| body.0.clone().map_err(unsent);
-        Ok(match &self.verb {
-            Verb::Get => Call::get(target.path(), self.accept_header),
-            Verb::GetPath(path) => Call::get(path.clone(), self.accept_header),
+        let call = match &self.verb {
+            Verb::Get => Call::get(target.path(), informer::ACCEPT_JSON),
+            Verb::GetPath(path) => Call::get(path.clone(), informer::ACCEPT_JSON),
             Verb::Apply(field_manager, body) => Call::apply(target, field_manager, encoded(body)?),
             Verb::DeleteCollection(query) => Call::delete_collection(target, query),
             Verb::List(query) => Call::list(&self.resource, &self.namespace, query, informer::ACCEPT_JSON),
@@ -358,7 +364,8 @@ impl Request {
                 };
                 Call::delete(target, &options)?
             }
-        })
+        };
+        Ok(call.with_accept_header(self.accept_header))
     }
 }
 
@@ -376,22 +383,40 @@ pub struct AnswerMetadata {
 impl AnswerMetadata {
     /// Decodes the fields from a JSON answer. Missing fields stay empty.
     pub(super) fn parse(answer: &[u8]) -> Result<Self, api::Error> {
-        #[derive(Deserialize)]
-        struct Object {
-            #[serde(default)]
-            metadata: Metadata,
-        }
-        #[derive(Default, Deserialize)]
-        #[serde(rename_all = "camelCase", default)]
-        struct Metadata {
-            name: String,
-            uid: Option<Uid>,
-            resource_version: ResourceVersion,
-        }
-        let Object { metadata } = serde_json::from_slice(answer)?;
-        let uid = metadata.uid.unwrap_or_default();
-        Ok(Self { name: metadata.name.into(), uid, version: metadata.resource_version })
+        let object: ObjectWithMetadata = serde_json::from_slice(answer)?;
+        Ok(object.into())
     }
+
+    /// Decodes the fields of each object of a list in JSON.
+    pub(super) fn parse_list(answer: &[u8]) -> Result<Vec<Self>, api::Error> {
+        #[derive(Deserialize)]
+        struct List {
+            items: Vec<ObjectWithMetadata>,
+        }
+        let list: List = serde_json::from_slice(answer)?;
+        Ok(list.items.into_iter().map(Self::from).collect())
+    }
+}
+
+impl From<ObjectWithMetadata> for AnswerMetadata {
+    fn from(ObjectWithMetadata { metadata }: ObjectWithMetadata) -> Self {
+        let uid = metadata.uid.unwrap_or_default();
+        Self { name: metadata.name.into(), uid, version: metadata.resource_version }
+    }
+}
+
+#[derive(Deserialize)]
+struct ObjectWithMetadata {
+    #[serde(default)]
+    metadata: WrittenMetadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WrittenMetadata {
+    name: String,
+    uid: Option<Uid>,
+    resource_version: ResourceVersion,
 }
 
 /// The meaning of a refusal for a controller.

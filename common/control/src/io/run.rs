@@ -24,12 +24,12 @@ use super::{
     request::{AnswerMetadata, Precondition, Refusal, Request, RequestBody, Verb},
 };
 use crate::{
-    api::{self, Api, WrittenObject},
+    api::{self, Api, Call, WrittenObject},
     consistency::{Ledger, LedgerOwner},
     events::{EventRecorder, EventType, InvolvedObject},
+    informer,
     map::HashSet,
     meta::{Meta, NamespacedName, Uid},
-    object::RequestTarget,
 };
 
 /// The runner of one controller's syncs against the API server. Cheap to clone.
@@ -439,13 +439,12 @@ impl<'r, M> SyncRun<'r, M> {
         let key = NamespacedName { namespace: request.namespace.clone(), name: Arc::clone(&request.name) };
         let (resource, api) = (&request.resource, &self.executor.api);
         let in_flight = self.count_in_flight();
-        let answer = api.get(RequestTarget::object(resource.clone(), &request.namespace, &request.name)).await;
+        // A list, because controllers may list what they watch, and not all of them may get it.
+        let query = format!("fieldSelector=metadata.name%3D{}", request.name);
+        let answer = api.call(Call::list(resource, &request.namespace, &query, informer::ACCEPT_METADATA_LIST)).await;
         drop(in_flight);
-        let live = match answer.map(|answer| AnswerMetadata::parse(&answer)) {
-            Ok(Ok(live)) => Some(live).filter(|live| live.uid == *uid),
-            Err(error) if error.is_not_found() => None,
-            Ok(Err(_)) | Err(_) => return,
-        };
+        let Ok(Ok(listed)) = answer.map(|answer| AnswerMetadata::parse_list(&answer)) else { return };
+        let live = listed.into_iter().find(|live| live.uid == *uid);
         let evidence = match live {
             Some(live) if live.version >= *cached => return,
             Some(live) => format!("{resource} {key} has version {}, the cache has version {cached}", live.version),

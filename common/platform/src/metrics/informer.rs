@@ -1,8 +1,8 @@
-//! `informer_*`: the metrics of one cache, and of hidden objects, which exist but lack the label by which they are watched.
+//! `informer_*` and `nonet_informer_*`: the metrics of one cache, and of hidden objects, which exist but lack the label by which they are watched.
 
 use std::time::Duration;
 
-use super::{Counters, Gauge, Histogram, Metrics, Stability::Alpha};
+use super::{Counter, Counters, Gauge, Histogram, Metrics, Stability::Alpha};
 use crate::{meta::ResourceVersion, object::Resource};
 
 const LABELS: &[&str] = &["group", "name", "resource", "version"];
@@ -10,7 +10,7 @@ const LABELS: &[&str] = &["group", "name", "resource", "version"];
 const NAME: &str = "kube-controller-manager";
 const LATENCIES: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Number of queued objects, latency of the handlers, and version of one cache. Cheap to clone.
+/// Number of queued objects, latency of the handlers, version and failures of one cache. Cheap to clone.
 ///
 /// Upstream: `client-go/tools/cache`, registered in `component-base/metrics/prometheus/clientgo/fifo`.
 #[derive(Clone, Debug)]
@@ -18,6 +18,7 @@ pub struct InformerMetrics {
     queued: Gauge,
     latency: Histogram,
     version: Gauge,
+    failures: Counter,
 }
 
 impl InformerMetrics {
@@ -34,6 +35,14 @@ impl InformerMetrics {
                 "informer_store_resource_version",
                 "The 15 least significant digits of the resource version of the store.",
             ),
+            failures: metrics
+                .counter(
+                    "nonet_informer_failures_total",
+                    Alpha,
+                    "Lists and watches that failed, so that the informer tried again after a pause, by resource",
+                    &["group", "resource"],
+                )
+                .with_label_values(&[resource.group(), resource.plural()]),
         }
     }
 
@@ -50,6 +59,11 @@ impl InformerMetrics {
     /// Records the time that the handlers took for the changes of one watch event or of one complete list.
     pub fn record_handling_time(&self, took: Duration) {
         self.latency.observe(took.as_secs_f64());
+    }
+
+    /// Counts a list or watch that failed.
+    pub fn count_failure(&self) {
+        self.failures.inc();
     }
 
     /// Sets the version that the cache has reached. Meant for [`Metrics::run_before_each_scrape`].

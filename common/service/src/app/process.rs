@@ -148,7 +148,7 @@ pub(super) async fn run(
     let access = if options.allows_unauthenticated_access {
         None
     } else {
-        Some(build_access(definition, &options, &free).await?)
+        Some(build_access(definition, &options, &free, &metrics).await?)
     };
     let _server = server::start_server(&options.server_settings, &state, access, &clock)?;
 
@@ -220,6 +220,7 @@ async fn build_access(
     definition: &ProgramDefinition,
     options: &ProgramOptions,
     api: &Api,
+    metrics: &Metrics,
 ) -> Result<RequestAuthorizer, client::Error> {
     let asked = async |kubeconfig: &Option<PathBuf>| match kubeconfig {
         None => Ok(api.clone()),
@@ -235,7 +236,7 @@ async fn build_access(
     };
     let authentication = asked(&options.authentication_kubeconfig).await?;
     let authorization = asked(&options.authorization_kubeconfig).await?;
-    Ok(RequestAuthorizer::new(authentication, authorization, options.review_options.clone()))
+    Ok(RequestAuthorizer::new(authentication, authorization, options.review_options.clone(), metrics))
 }
 
 /// Shuts the loops down, and logs regularly that the shutdown still waits for some of them.

@@ -14,7 +14,7 @@ use axum::{
     extract::{Request, State},
     http::{StatusCode, header},
     middleware::Next,
-    response::{IntoResponse as _, Response},
+    response::{IntoResponse, Response},
 };
 use k8s_openapi::{
     ClusterResourceScope,
@@ -30,6 +30,7 @@ use super::{admission::Peer, health::FailureReasons};
 use crate::{
     api::{Api, Error, RequestTarget, Throttle},
     clock::Instant,
+    metrics::{Counters, Metrics, Stability},
     object::Resource,
     siphash::SipHash,
 };
@@ -149,6 +150,7 @@ pub struct RequestAuthorizer {
     allowed: Cache<PermissionKey, ()>,
     denied: Cache<PermissionKey, ()>,
     trusted: Cache<Digest, ()>,
+    rejections: Counters,
 }
 
 /// Keyed hash of a token, or of the user name of a certificate.
@@ -164,9 +166,33 @@ enum Rejection {
     TooManyReviews,
 }
 
+impl IntoResponse for Rejection {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Unauthorized => (StatusCode::UNAUTHORIZED, "Unauthorized\n").into_response(),
+            Self::Forbidden(why) => (StatusCode::FORBIDDEN, format!("{why}\n")).into_response(),
+            Self::Unavailable => {
+                (StatusCode::SERVICE_UNAVAILABLE, "cannot review the request with the API server\n").into_response()
+            }
+            Self::TooManyReviews => {
+                let retry = [(header::RETRY_AFTER, "1")];
+                let text = "too many requests need a review, try again later\n";
+                (StatusCode::TOO_MANY_REQUESTS, retry, text).into_response()
+            }
+        }
+    }
+}
+
+/// Returns the counters of rejected requests.
+pub(super) fn rejection_counters(metrics: &Metrics) -> Counters {
+    let help = "Requests to this process that its authentication or authorization rejected, by status code";
+    metrics.counter("nonet_rejected_requests_total", Stability::Alpha, help, &["code"])
+}
+
 impl RequestAuthorizer {
-    /// Creates the checks, with one client for each kind of review. The write gates of both clients must be open.
-    pub fn new(authentication: Api, authorization: Api, options: ReviewOptions) -> Self {
+    /// Creates the checks, with one client for each kind of review. The write gates of both clients must be open. `metrics` counts
+    /// the rejected requests.
+    pub fn new(authentication: Api, authorization: Api, options: ReviewOptions, metrics: &Metrics) -> Self {
         let clock = authentication.clock();
         let secret = [clock.random_u64(), clock.random_u64()];
         Self {
@@ -180,6 +206,7 @@ impl RequestAuthorizer {
             allowed: Cache::default(),
             denied: Cache::default(),
             trusted: Cache::default(),
+            rejections: rejection_counters(metrics),
         }
     }
 
@@ -419,14 +446,10 @@ pub(super) async fn guard_request(
             request.extensions_mut().insert(reasons);
             next.run(request).await
         }
-        Err(Rejection::Unauthorized) => (StatusCode::UNAUTHORIZED, "Unauthorized\n").into_response(),
-        Err(Rejection::Forbidden(why)) => (StatusCode::FORBIDDEN, format!("{why}\n")).into_response(),
-        Err(Rejection::Unavailable) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "cannot review the request with the API server\n").into_response()
-        }
-        Err(Rejection::TooManyReviews) => {
-            let retry = [(header::RETRY_AFTER, "1")];
-            (StatusCode::TOO_MANY_REQUESTS, retry, "too many requests need a review, try again later\n").into_response()
+        Err(rejection) => {
+            let response = rejection.into_response();
+            access.rejections.with_label_values(&[response.status().as_str()]).inc();
+            response
         }
     }
 }

@@ -220,8 +220,9 @@ async fn reviews_decide_about_requests_and_are_cached_for_ten_seconds() {
     let (api, asked) = reviewer();
     let clock = api.clock().clone();
     let open = ["/healthz".to_owned(), "/open/*".to_owned()];
-    let access = Arc::new(RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&open)));
-    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached());
+    let metrics = Metrics::new();
+    let access = Arc::new(RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&open), &metrics));
+    let state = ServerState::new(metrics.clone(), logging::VerbosityHandle::new_detached());
     let router = state.router().layer(middleware::from_fn_with_state(access, access::guard_request));
     let good = [("authorization", "Bearer good")];
     assert_eq!(get(&router, "/healthz", &[]).await.0, 200);
@@ -240,6 +241,10 @@ async fn reviews_decide_about_requests_and_are_cached_for_ten_seconds() {
         let (code, _, text) = get(&router, "/metrics", &[("authorization", header)]).await;
         assert_eq!((code, text.as_str()), (401, "Unauthorized\n"), "{header}");
     }
+    let text = metrics.render_prometheus();
+    for line in ["nonet_rejected_requests_total{code=\"401\"} 4", "nonet_rejected_requests_total{code=\"403\"} 2"] {
+        assert!(text.lines().any(|each| each == line), "{line}\nis not in\n{text}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,7 +258,7 @@ async fn answers_are_cached_for_the_configured_time() {
         granted_permission_cache_ttl: second * 10,
         denied_permission_cache_ttl: second * 2,
     };
-    let access = Arc::new(RequestAuthorizer::new(api.clone(), api, options));
+    let access = Arc::new(RequestAuthorizer::new(api.clone(), api, options, &Metrics::new()));
     let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached());
     let router = state.router().layer(middleware::from_fn_with_state(access, access::guard_request));
     let ask = async |path: &str, pause: u32| {
@@ -283,7 +288,7 @@ fn guarded(open: &[&str]) -> (Router, Arc<AtomicUsize>, Clock, ServerState) {
     let (api, asked) = reviewer();
     let clock = api.clock().clone();
     let open: Vec<String> = open.iter().map(|path| (*path).to_owned()).collect();
-    let access = Arc::new(RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&open)));
+    let access = Arc::new(RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&open), &Metrics::new()));
     let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached());
     let router = state.router().layer(middleware::from_fn_with_state(access, access::guard_request));
     (router.layer(middleware::map_request(comes_from)), asked, clock, state)
@@ -366,7 +371,7 @@ async fn reasons_for_unreadiness_are_shown_only_to_callers_with_permission() {
 #[tokio::test(start_paused = true)]
 async fn a_client_certificate_needs_no_token() {
     let (api, asked) = reviewer();
-    let access = Arc::new(RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&[])));
+    let access = Arc::new(RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&[]), &Metrics::new()));
     let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached());
     let named = |username: &str, group: &str| {
         let user = access::User::with_name_and_groups(username.into(), vec![group.into()]);
@@ -429,7 +434,7 @@ async fn a_client_certificate_is_accepted_from_the_configured_authority_only() {
     let ca = directory.join("ca.crt");
     std::fs::write(&ca, ours).unwrap();
     let (api, _) = reviewer();
-    let access = RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&[]));
+    let access = RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&[]), &Metrics::new());
     let settings = ServerSettings {
         secure_address: Some("127.0.0.1:0".parse().unwrap()),
         tls: TlsSettings { client_ca_file: Some(ca), ..TlsSettings::default() },
@@ -481,6 +486,20 @@ async fn without_http2_the_server_speaks_http1() {
 }
 
 /// COMMON-68.
+#[tokio::test]
+async fn the_default_address_stands_for_both_families() {
+    let has_ipv6 = std::net::TcpListener::bind("[::1]:0").is_ok();
+    for all in ["0.0.0.0:0", "[::]:0"].into_iter().filter(|all| has_ipv6 || all.starts_with('0')) {
+        let (listener, address) = listen(all.parse().unwrap(), false).unwrap();
+        for host in ["127.0.0.1", "::1"].into_iter().filter(|host| has_ipv6 || !host.contains(':')) {
+            let to = SocketAddr::new(host.parse().unwrap(), address.port());
+            let connected = tokio::net::TcpStream::connect(to).await;
+            assert!(connected.is_ok(), "{all} does not answer on {to}: {connected:?}");
+        }
+        drop(listener);
+    }
+}
+
 #[tokio::test]
 async fn the_server_speaks_tls_and_plain_http_on_loopback() {
     let clock = Clock::system();

@@ -36,8 +36,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Pl
     if facts.deployments.is_ok() && facts.pods.is_ok() && !left_out.is_empty() {
         let nothing = left_out.len() == installations.len();
         if nothing && matches!(stage, PlannedOperation::HandOver | PlannedOperation::Upgrade) {
-            let remedy =
-                "choose and install controllers as in docs/operating.md, or name another cluster with --context";
+            let remedy = "choose and install controllers as in docs/install, or name another cluster with --context";
             findings.add_problem("Nonet is not installed", remedy);
         } else if nothing {
             findings.add_info("Nonet is not installed: everything is left to kube-controller-manager");
@@ -135,8 +134,8 @@ fn check_upgrade_protection(
     let (place, deployment_name) = (object_namespace(&deployment.metadata), object_name(&deployment.metadata));
     if wanted < 2 {
         let found = format!(
-            "Deployment {place}/{deployment_name} has one replica: there is no standby during the upgrade, and a \
-                new version that fails leaves no leader"
+            "Deployment {place}/{deployment_name} has one replica: a new version starts beside it, but a drain or a lost \
+                node leaves no leader until another replica is ready"
         );
         findings.add_warning(found, format!("kubectl -n {place} scale deployment {deployment_name} --replicas=2"));
     }

@@ -261,7 +261,7 @@ fn check_neighbours(
 /// Checks which loops the next `kubeadm upgrade` will switch on or off in kube-controller-manager.
 fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>], stage: PlannedOperation) {
     const EDIT: &str = "kubectl -n kube-system edit configmap kubeadm-config; set controllers in \
-        controllerManager.extraArgs as in docs/operating.md, Hand over, step 3";
+        controllerManager.extraArgs as in docs/install/kubeadm.md, Hand over";
     let map = match &facts.kube_controller_manager.kubeadm_config {
         Err(why) => return findings.add_unreadable_fact("which loops kubeadm upgrade will switch on", why),
         Ok(map) => map.as_ref().and_then(|map| map.data.as_ref()),

@@ -74,7 +74,8 @@ fn check_container(findings: &mut Findings, pod: &Pod, container: &ContainerStat
             return;
         }
         let found = format!("Pod {place}/{pod_name} cannot pull {} ({reason}){message}", container.image);
-        let change = "set a tag that exists with deploy/images/set";
+        let change =
+            "set a tag that exists with deploy/images/set, or add deploy/components/pull-secret to the overlay";
         let remedy = apply_again(&pod.metadata, "image.tag=TAG", change);
         findings.add_problem(found, format!("kubectl -n {place} describe pod {pod_name}; {remedy}"));
     } else if reason == "CrashLoopBackOff" {
@@ -100,7 +101,11 @@ fn check_scheduling(findings: &mut Findings, pod: &Pod, apply_again: ApplyAgain<
         let found = format!("Pod {place}/{pod_name} finds no node: {why}");
         let single = apply_again(&pod.metadata, "ha=false", "take deploy/components/ha out of the overlay");
         let any_node = apply_again(&pod.metadata, "anyNode=true", "add deploy/components/any-node to the overlay");
-        let remedy = format!("on one control-plane node: {single}. Without control-plane nodes: {any_node}");
+        let toleration = "'tolerations[0].key=TAINT,tolerations[0].operator=Exists'";
+        let tainted = apply_again(&pod.metadata, toleration, "tolerate the taint in the overlay");
+        let remedy = format!(
+            "on one control-plane node: {single}. Without control-plane nodes: {any_node}. With another taint: {tainted}"
+        );
         findings.add_problem(found, remedy);
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn flag_lines(
         })
         .collect();
     if matches!(facts.kube_controller_manager.kubeadm_config, Ok(Some(_))) {
-        lines.push("set it in kubeadm-config first, as in docs/operating.md, Hand over, step 3".to_owned());
+        lines.push("set it in kubeadm-config first, as in docs/install/kubeadm.md, Hand over".to_owned());
     }
     if let (Some(node), None) = (managers.leader_host(), stated) {
         let order = if switch == Switch::Off { "last" } else { "first" };

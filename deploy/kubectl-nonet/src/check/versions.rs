@@ -15,8 +15,8 @@ use crate::{
     finding::{Finding, FindingStatus, Findings, Topic},
 };
 
-/// Minor versions of Kubernetes 1.x that Nonet supports.
-const SUPPORTED: std::ops::RangeInclusive<u32> = 33..=37;
+/// Minor versions of Kubernetes 1.x with which all suites were run.
+const SUPPORTED: std::ops::RangeInclusive<u32> = 33..=36;
 
 /// Compares the versions of Kubernetes with the supported versions, and the replicas of each controller with each other.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: PlannedOperation) -> Vec<Finding> {
@@ -45,9 +45,11 @@ fn check_kubernetes_version(findings: &mut Findings, what: &str, version: &str, 
     let (first, last) = (SUPPORTED.start(), SUPPORTED.end());
     match parse_major_and_minor(version) {
         Some((1, minor)) if SUPPORTED.contains(&minor) => findings.add_ok(format!("{what} is {version}")),
-        Some(_) => {
+        Some(parsed) => {
+            // A newer version is likely to work.
+            let otherwise = if parsed > (1, *last) { FindingStatus::Warning } else { otherwise };
             let found = format!("{what} is {version}; Nonet works with 1.{first} to 1.{last}");
-            findings.add(otherwise, found, "use a release of Nonet that supports it: see docs/upgrading.md, Versions");
+            findings.add(otherwise, found, "use a release of Nonet that supports it: see docs/operating.md, Versions");
         }
         None => {
             let found = format!("cannot tell the version of {what}: {version:?} is not a version of Kubernetes");

@@ -1,6 +1,10 @@
 //! Who may do what: identities and RBAC, evaluated from the roles and bindings in the store.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -55,6 +59,42 @@ pub(crate) struct Attributes<'a> {
     pub(crate) sub: Option<&'a str>,
     pub(crate) namespace: Option<&'a str>,
     pub(crate) name: Option<&'a str>,
+}
+
+/// A right that a user has asked for, as the rule of a role grants it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right {
+    /// Verb.
+    pub verb: String,
+    /// API group, empty for core.
+    pub group: String,
+    /// Plural name of the resource, and the subresource after a slash.
+    pub resource: String,
+    /// Namespace; `None` for all namespaces, and for objects without one.
+    pub namespace: Option<String>,
+    /// Name of the object; `None` if the request names none.
+    pub name: Option<String>,
+}
+
+impl Right {
+    fn of(wanted: &Attributes<'_>) -> Self {
+        Self {
+            verb: wanted.verb.to_owned(),
+            group: wanted.group.to_owned(),
+            resource: wanted.sub.map_or_else(|| wanted.resource.to_owned(), |sub| format!("{}/{sub}", wanted.resource)),
+            namespace: wanted.namespace.map(str::to_owned),
+            name: wanted.name.map(str::to_owned),
+        }
+    }
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { verb, group, resource, .. } = self;
+        let (plural, sub) = resource.split_once('/').map_or((&**resource, None), |(plural, sub)| (plural, Some(sub)));
+        write!(f, "{verb} {}", qualify(plural, group))?;
+        sub.map_or(Ok(()), |sub| write!(f, "/{sub}"))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -132,6 +172,8 @@ struct Binding {
 #[derive(Debug)]
 pub(crate) struct Access {
     is_enforced: bool,
+    /// The rights that each user has asked for; `None` if they are not recorded.
+    asked: Option<Mutex<BTreeMap<String, BTreeSet<Right>>>>,
     compiled: Mutex<Option<(u64, Arc<Vec<Binding>>)>>,
 }
 
@@ -183,8 +225,13 @@ fn compile(store: &Store) -> Vec<Binding> {
 }
 
 impl Access {
-    pub(crate) fn new(is_enforced: bool) -> Self {
-        Self { is_enforced, compiled: Mutex::default() }
+    pub(crate) fn new(is_enforced: bool, records_rights: bool) -> Self {
+        Self { is_enforced, asked: records_rights.then(Mutex::default), compiled: Mutex::default() }
+    }
+
+    /// The rights that a user has asked for, if they are recorded.
+    pub(crate) fn asked_by(&self, user: &str) -> BTreeSet<Right> {
+        self.asked.as_ref().and_then(|asked| asked.lock().get(user).cloned()).unwrap_or_default()
     }
 
     fn policy(&self, store: &Store) -> Arc<Vec<Binding>> {
@@ -215,7 +262,15 @@ impl Access {
             || self.policy(store).iter().filter(holds).filter(binds).any(|b| b.rules.iter().any(&is_allowed_by))
     }
 
-    /// Whether a user may do something to a resource.
+    /// Whether a user may do what it is about to do.
+    pub(crate) fn authorizes(&self, store: &Store, user: &User, wanted: &Attributes<'_>) -> bool {
+        if let Some(asked) = &self.asked {
+            asked.lock().entry(user.name.clone()).or_default().insert(Right::of(wanted));
+        }
+        self.may(store, user, wanted)
+    }
+
+    /// Whether a user might do something to a resource.
     pub(crate) fn may(&self, store: &Store, user: &User, wanted: &Attributes<'_>) -> bool {
         self.allows(store, user, wanted.namespace, |rule| rule.allows(wanted))
     }
@@ -227,7 +282,7 @@ impl Access {
 
     /// Refuses what the identity may not do.
     pub(crate) fn check(&self, store: &Store, identity: &str, wanted: &Attributes<'_>) -> ApiResult<()> {
-        if self.may(store, &User::of(identity), wanted) {
+        if self.authorizes(store, &User::of(identity), wanted) {
             return Ok(());
         }
         let whole = match wanted.sub {

@@ -35,7 +35,9 @@ pub(crate) struct Setup {
     pub(crate) protobuf: bool,
     pub(crate) managed_fields: bool,
     pub(crate) rbac: bool,
+    pub(crate) records_rights: bool,
     pub(crate) owner_references: bool,
+    pub(crate) restricted_endpoints: bool,
     pub(crate) gates: BTreeMap<String, bool>,
     pub(crate) advertised: Option<String>,
 }
@@ -73,7 +75,7 @@ impl Core {
         let mut core = Self {
             faults: Faults::new(clock.clone()),
             webhooks: Webhooks::default(),
-            access: Access::new(setup.rbac),
+            access: Access::new(setup.rbac, setup.records_rights),
             clock,
             setup,
             store: Mutex::new(Store::new(history)),

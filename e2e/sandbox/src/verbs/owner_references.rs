@@ -9,8 +9,6 @@
 //!
 //! Upstream: `plugin/pkg/admission/gc`, `gc_admission.go`.
 
-use std::{collections::BTreeSet, fmt};
-
 use serde_json::Value;
 
 use crate::{
@@ -18,10 +16,7 @@ use crate::{
         names::quoted,
         resource::{Registry, Resource},
     },
-    store::{
-        Store,
-        audit::{Author, Write},
-    },
+    store::{Store, audit::Author},
     value::object::{at, meta, text},
     verbs::{
         access::{Attributes, User},
@@ -29,29 +24,6 @@ use crate::{
         status::{ApiError, ApiResult},
     },
 };
-
-/// A right, as a rule of a role gives it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Right {
-    /// Verb.
-    pub verb: &'static str,
-    /// API group, empty for core.
-    pub group: String,
-    /// Plural name of the resource, and the subresource behind a slash.
-    pub resource: String,
-}
-
-impl fmt::Display for Right {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { verb, group, resource } = self;
-        let (whole, sub) = resource.split_once('/').map_or((&**resource, None), |(whole, sub)| (whole, Some(sub)));
-        write!(f, "{verb} {whole}")?;
-        if !group.is_empty() {
-            write!(f, ".{group}")?;
-        }
-        sub.map_or(Ok(()), |sub| write!(f, "/{sub}"))
-    }
-}
 
 /// An owner whose deletion a reference begins to block.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -168,19 +140,21 @@ impl Core {
             name: Some(name),
         };
         // What follows the colon is what the authorizer gives as its reason, and as its error.
-        if changes.of_existing && !self.access.may(store, &user, &delete) {
+        if changes.of_existing && !self.access.authorizes(store, &user, &delete) {
             return refuse("cannot set an ownerRef on a resource you can't delete: , <nil>".to_owned());
         }
-        let update = Attributes { verb: "update", sub: Some("finalizers"), ..Attributes::default() };
-        let anything = Attributes { group: "*", resource: "*", name: Some("*"), ..update };
-        if changes.blocked.is_empty() || self.access.may(store, &user, &anything) {
+        if changes.blocked.is_empty() {
             return Ok(());
         }
+        // With the right to all finalizers, the right to those of each owner is still asked for, so that it is recorded.
+        let update = Attributes { verb: "update", sub: Some("finalizers"), ..Attributes::default() };
+        let anything = Attributes { group: "*", resource: "*", name: Some("*"), ..update };
+        let blocks_any_owner = self.access.may(store, &user, &anything);
         let registry = self.registry();
         for owner in &changes.blocked {
             let Blocked { api_version, kind, name } = owner;
             let resources = owner.resources(&registry);
-            if resources.is_empty() {
+            if resources.is_empty() && !blocks_any_owner {
                 return refuse(format!(
                     "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {api_version} Kind {kind}: no matches for kind {} in version {}",
                     quoted(kind),
@@ -190,7 +164,8 @@ impl Core {
             let is_allowed = |owner: &&Resource| {
                 let namespace = namespace.filter(|_| owner.namespaced);
                 let (group, resource) = (&*owner.group, &*owner.plural);
-                self.access.may(store, &user, &Attributes { group, resource, namespace, name: Some(name), ..update })
+                let wanted = Attributes { group, resource, namespace, name: Some(name), ..update };
+                self.access.authorizes(store, &user, &wanted)
             };
             if !resources.iter().all(is_allowed) {
                 return refuse("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>".to_owned());
@@ -198,23 +173,6 @@ impl Core {
         }
         Ok(())
     }
-}
-
-/// The rights that the plugin asks of the author of a write.
-pub(crate) fn rights_of(registry: &Registry, write: &Write) -> BTreeSet<Right> {
-    let (Some(new), sub) = (write.after(), write.subresource.as_deref()) else { return BTreeSet::new() };
-    if is_exempt(&write.group, &write.resource, sub) {
-        return BTreeSet::new();
-    }
-    let changes = Changes::between(write.before().as_deref(), &new);
-    let right = |verb, group: &str, plural: &str, sub: Option<&str>| {
-        let resource = sub.map_or_else(|| plural.to_owned(), |sub| format!("{plural}/{sub}"));
-        Right { verb, group: group.to_owned(), resource }
-    };
-    let delete = changes.of_existing.then(|| right("delete", &write.group, &write.resource, sub));
-    let owners = changes.blocked.iter().flat_map(|owner| owner.resources(registry));
-    let update = owners.map(|owner| right("update", &owner.group, &owner.plural, Some("finalizers")));
-    delete.into_iter().chain(update).collect()
 }
 
 #[cfg(test)]

@@ -111,6 +111,7 @@ impl Core {
             check_namespace(&store, resource, meta(&object, "name"), namespace)?;
         }
         self.check_owner_references(&store, &author(call), resource, namespace, (None, &object))?;
+        self.check_restricted_endpoints(&store, &author(call), resource, namespace, (None, &object))?;
         let charges =
             namespace.map(|namespace| Charges::of(&store, resource, meta(&object, "name"), namespace)).transpose()?;
         let mut attempts = 0;
@@ -273,6 +274,7 @@ impl Core {
         }
         tidy_meta(&mut new);
         self.check_owner_references(store, author, resource, key.namespace(), (Some(&old), &new))?;
+        self.check_restricted_endpoints(store, author, resource, key.namespace(), (Some(&old), &new))?;
         let old_managed = at(&old, &["metadata", "managedFields"]);
         if old_managed.is_array() && given_managed.is_none_or(|m| m.is_null()) {
             set_meta(&mut new, "managedFields", old_managed.clone());

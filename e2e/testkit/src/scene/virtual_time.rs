@@ -54,7 +54,7 @@ impl VirtualCluster {
         nodes.ready().await;
         rights::give(&admin, &clock, definition.name, Holder::default()).await?;
         let client = sandbox.client(&rights::identity(definition.name));
-        let options = options(definition, flags);
+        let options = program_options(definition, flags);
         let loops = Loops::start(&client, &clock, options.settings, &options.loops);
         while loops.ready().is_err() {
             clock.sleep(Duration::from_millis(10)).await;
@@ -71,7 +71,10 @@ impl VirtualCluster {
 }
 
 /// Reads flags as the binary does.
-fn options(definition: &ProgramDefinition, flags: &[&str]) -> ProgramOptions {
+///
+/// # Panics
+/// If the flags are wrong.
+pub fn program_options(definition: &ProgramDefinition, flags: &[&str]) -> ProgramOptions {
     let arguments = [definition.name].into_iter().chain(flags.iter().copied()).map(str::to_owned);
     match parse_command_line(definition, arguments, || "scene".to_owned()) {
         Ok(ParsedCommandLine::Run(options)) => *options,

@@ -28,7 +28,7 @@ pub(super) fn files() -> io::Result<Vec<File>> {
     let dependencies = fill_each("NAME.workspace = true\n", by_name());
     let e2e = replace(&read("e2e/Cargo.toml")?, "dependencies on the controllers", &dependencies)?;
     let simulation = replace(&read("e2e/simulation/Cargo.toml")?, "dependencies on the controllers", &dependencies)?;
-    let oracles = modules("e2e/simulation/tests/oracles", |_| true)?.into_iter().filter(|name| name != "main");
+    let oracles = modules("e2e/simulation/tests/oracles", "rs", |_| true)?.into_iter().filter(|name| name != "main");
     let oracles = join(oracles.map(|name| format!("mod {name};\n")));
     let oracles = replace(&read("e2e/simulation/tests/oracles/main.rs")?, "modules", &oracles)?;
     let loops = |controller: &Controller| controller.loops().collect::<Vec<_>>().join(", ");
@@ -37,36 +37,60 @@ pub(super) fn files() -> io::Result<Vec<File>> {
         replace_after(&read("README.md")?, "| binary | the control loops that it replaces |\n| --- | --- |\n", &rows)?;
     let pages = fill_each("- [NAME](behaviour/NAME.md)\n", ALL);
     let summary = replace_after(&read("docs/SUMMARY.md")?, "- [Every controller](behaviour/common.md)\n", &pages)?;
-    let operating = replace_after(
-        &read("docs/operating.md")?,
+    let deploy = replace_after(
+        &read("docs/reference/deploy.md")?,
         "| port | static Pod |\n| --- | --- |\n",
         &fill_each("| PORT | NAME |\n", by_port()),
     )?;
-    let flag = overlays::controllers_without_loops_of_nonet();
-    let operating = replace_between(&operating, "the flag is\n   `--controllers=", "`", &flag)?;
     let file = |path: &str, text: String| File { path: path.to_owned(), text };
-    Ok(vec![
+    let mut files = vec![
         file("e2e/Cargo.toml", e2e),
         file("e2e/simulation/Cargo.toml", simulation),
         file("e2e/simulation/tests/oracles/main.rs", oracles),
         file("e2e/tests/suites.rs", program_of_all_suites(&suites)),
         file("README.md", readme),
         file("docs/SUMMARY.md", summary),
-        file("docs/operating.md", operating),
-    ])
+        file("docs/reference/deploy.md", deploy),
+    ];
+    for name in modules("docs/install", "md", |_| true)? {
+        let path = format!("docs/install/{name}.md");
+        files.push(file(&path, with_lists(&read(&path)?)));
+    }
+    Ok(files)
+}
+
+/// A page of `docs/install` with its flags that switch all loops off, and its lists of all controllers.
+fn with_lists(page: &str) -> String {
+    let flag = overlays::controllers_without_loops_of_nonet();
+    let off = flag.split_once("tokencleaner,").map_or("", |(_, off)| off);
+    let page = replace_lists(page, "-deployment-controller,-", ',', off);
+    let names: Vec<&str> = by_name().iter().map(|controller| controller.name).collect();
+    replace_lists(&page, "cronjob-controller daemonset-controller", ' ', names.join(" ").as_str())
+}
+
+/// Replaces each list that begins with `begin`.
+fn replace_lists(text: &str, begin: &str, separator: char, value: &str) -> String {
+    let mut parts = text.split(begin);
+    let mut replaced = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_of_list = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == separator;
+        replaced.push_str(value);
+        replaced.push_str(part.trim_start_matches(is_of_list));
+    }
+    replaced
 }
 
 fn read(path: &str) -> io::Result<String> {
     fs::read_to_string(root().join(path))
 }
 
-/// The names of the Rust files of a directory whose text passes, in order.
-fn modules(directory: &str, passes: fn(&str) -> bool) -> io::Result<Vec<String>> {
+/// The names of the files of a directory with this extension whose text passes, in order.
+fn modules(directory: &str, extension: &str, passes: fn(&str) -> bool) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root().join(directory))? {
         let path = entry?.path();
         let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
-        if path.extension().is_some_and(|extension| extension == "rs") && passes(&fs::read_to_string(&path)?) {
+        if path.extension().is_some_and(|found| found == extension) && passes(&fs::read_to_string(&path)?) {
             names.push(name.to_owned());
         }
     }
@@ -90,13 +114,6 @@ fn replace_after(text: &str, head: &str, rows: &str) -> io::Result<String> {
     Ok(format!("{before}{head}{rows}\n{after}"))
 }
 
-/// Replaces the text between `head` and the next `end`.
-fn replace_between(text: &str, head: &str, end: &str, value: &str) -> io::Result<String> {
-    let (before, rest) = text.split_once(head).ok_or_else(|| io::Error::other(format!("no {head:?}")))?;
-    let (_, after) = rest.split_once(end).ok_or_else(|| io::Error::other(format!("no end behind {head:?}")))?;
-    Ok(format!("{before}{head}{value}{end}{after}"))
-}
-
 /// A module of the program that runs all suites.
 struct Module {
     name: String,
@@ -110,7 +127,8 @@ struct Module {
 /// A crate has its scenes in `tests/behaviour/scenes.rs`, or each suite in a file of the directory `scenes` beside it.
 fn suites() -> io::Result<Vec<Module>> {
     let has_suite = |text: &str| text.contains("\npub(crate) fn suite() -> Suite {\n") || text.contains("\nsuite! {\n");
-    let own = modules("e2e/tests", has_suite)?.into_iter().map(|name| Module { name, path: None, is_suite: true });
+    let own =
+        modules("e2e/tests", "rs", has_suite)?.into_iter().map(|name| Module { name, path: None, is_suite: true });
     let mut found: Vec<Module> = own.collect();
     for controller in ALL {
         let scenes = format!("{}/tests/behaviour/scenes", controller.name);
@@ -123,7 +141,7 @@ fn suites() -> io::Result<Vec<Module>> {
             found.push(add(short, format!("{scenes}.rs"))?);
             continue;
         }
-        for name in modules(&scenes, |_| true)? {
+        for name in modules(&scenes, "rs", |_| true)? {
             let path = format!("{scenes}/{name}.rs");
             found.push(add(name, path)?);
         }

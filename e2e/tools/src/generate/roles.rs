@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{File, fill, join, root, template};
 
-/// The verbs that a shadow keeps.
-const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
+/// The verbs that a shadow keeps. It reads single objects only before it writes.
+const READ_VERBS: [&str; 2] = ["list", "watch"];
 
 struct Rule {
     groups: Vec<String>,
@@ -56,31 +56,33 @@ fn own_rules(controller: &Controller) -> io::Result<(String, Vec<Rule>)> {
     Ok((join(text.lines().skip(1).map(|line| format!("  {line}\n"))), rules))
 }
 
-/// The rules by which a leader notices a second writer, as far as the own rules do not grant them.
+/// The verbs that the own rules do not grant, as YAML.
+fn missing_verbs(own: &[Rule], verbs: &[&str], group: &str, resource: &str) -> String {
+    let missing = verbs.iter().filter(|verb| !own.iter().any(|rule| rule.grants(verb, group, resource)));
+    flow(&missing.map(|verb| (*verb).to_owned()).collect::<Vec<_>>())
+}
+
+/// The rules by which a leader records Events and notices a second writer, as far as the own rules do not grant them.
 fn second_writer_rules(own: &[Rule]) -> String {
-    let lacks = |verb: &str, group: &str, resource: &str| !own.iter().any(|rule| rule.grants(verb, group, resource));
-    let (lacks_lease, lacks_events) = (lacks("get", "coordination.k8s.io", "leases"), lacks("list", "", "events"));
+    let events = missing_verbs(own, &["create", "patch", "list", "watch"], "", "events");
+    let lacks_lease = !own.iter().any(|rule| rule.grants("get", "coordination.k8s.io", "leases"));
     let mut text = String::new();
-    if lacks_lease || lacks_events {
+    if lacks_lease || events.contains("list") {
         text.push_str(SECOND_WRITER);
     }
     if lacks_lease {
         text.push_str(LEASE_OF_MANAGER);
     }
-    text.push_str(EVENTS);
-    text.push_str(if lacks_events {
-        "    verbs: [create, patch, list, watch]\n"
-    } else {
-        "    verbs: [create, patch]\n"
-    });
-    text
+    text + &EVENTS.replace("VERBS", &events)
 }
 
 /// The text of `rbac.yaml`: a ClusterRole, a Role, and their bindings.
 pub(crate) fn rbac(controller: &Controller) -> io::Result<String> {
     let (lines, rules) = own_rules(controller)?;
     let (_, template) = template!("controllers/NAME/rbac.yaml");
+    let lease_verbs = missing_verbs(&rules, &["get", "watch", "update"], "coordination.k8s.io", "leases");
     let text = template.replace("OWN_RULES", &lines).replace("SECOND_WRITER_RULES", &second_writer_rules(&rules));
+    let text = text.replace("LEASE_VERBS", &lease_verbs);
     Ok(fill(&text, controller))
 }
 
@@ -108,4 +110,5 @@ const LEASE_OF_MANAGER: &str = "  - apiGroups: [coordination.k8s.io]
 
 const EVENTS: &str = "  - apiGroups: [\"\"]
     resources: [events]
+    verbs: VERBS
 ";

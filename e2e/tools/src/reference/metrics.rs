@@ -11,7 +11,7 @@ use common::{
 };
 use jiff::Timestamp;
 
-use super::markdown::{code, codes, head, plain, section, table};
+use super::markdown::{code, codes, head, plain, section, table, wrapped};
 use crate::{controllers, sandbox::Sandbox};
 
 const INTRODUCTION: &str = "The metrics of every controller, then those that each controller has beside them. Names that begin with \
@@ -21,6 +21,44 @@ const INTRODUCTION: &str = "The metrics of every controller, then those that eac
     `--shadow`, `nonet_client_certificate_expiration_timestamp_seconds` on a client certificate in the kubeconfig, and the metrics of \
     leader election on `--leader-elect`. A metric that one control loop registers is missing where `--controllers` leaves the loop \
     out.\n\nThe help text of a metric begins with its stability, in upper case. `alpha` metrics may change in any release.";
+
+/// Metrics that kube-controller-manager serves for every loop and that the controllers do not serve, with what to use instead. A
+/// `*` matches any end of a name. The metrics of loops that Nonet does not run are not listed.
+const MISSING: [(&str, &str); 8] = [
+    (
+        "`go_*`",
+        "There is no Go runtime. `process_resident_memory_bytes` and `process_cpu_seconds_total` show the use of resources, and \
+         `workqueue_unfinished_work_seconds` shows work that is stuck.",
+    ),
+    (
+        "`process_virtual_memory_max_bytes`, `process_network_receive_bytes_total`, `process_network_transmit_bytes_total`",
+        "The metrics of the container, from the kubelet.",
+    ),
+    (
+        "`rest_client_transport_*`, `rest_client_exec_plugin_*`",
+        "There are neither Go's HTTP transports nor credential plugins. `rest_client_requests_total` counts requests, and \
+         `nonet_client_certificate_expiration_timestamp_seconds` shows when the client certificate expires.",
+    ),
+    (
+        "`apiserver_*`, `aggregator_discovery_*`, `apiextensions_apiserver_*`",
+        "`rest_client_requests_total` and `rest_client_request_duration_seconds` for reviews, which are requests with the method \
+         `POST`. The others belong to parts of an API server that the controllers do not have.",
+    ),
+    ("`authenticated_user_requests`, `authentication_*`, `authorization_*`", "`nonet_rejected_requests_total`"),
+    (
+        "`registered_metrics_total`, `hidden_metrics_total`, `disabled_metrics_total`, \
+         `cardinality_enforcement_unexpected_categorizations_total`",
+        "Nothing: no metric is hidden, and the flags say which metrics are disabled.",
+    ),
+    (
+        "`running_managed_controllers`",
+        "Nothing: none of these loops sets it. `leader_election_master_status` shows which process runs them.",
+    ),
+    (
+        "`kubernetes_build_info`",
+        "`nonet_build_info`. Rules compare the versions of `kubernetes_build_info` over all components of a cluster.",
+    ),
+];
 
 /// How long the controllers run.
 const TIME: Duration = Duration::from_secs(60);
@@ -70,6 +108,22 @@ fn metric_table<'a>(metrics: impl IntoIterator<Item = (&'a &'static str, &'a Met
     table(&["metric", "type", "labels", "stability", "help"], &rows)
 }
 
+/// The selector with which the dashboard of kubernetes-mixin shows kube-controller-manager and the controllers.
+fn mixin_selector() -> String {
+    let mut jobs = vec!["kube-controller-manager"];
+    jobs.extend(controllers::ALL.iter().map(|definition| definition.name));
+    format!("job=~\"{}\"", jobs.join("|"))
+}
+
+fn about_mixin() -> String {
+    format!(
+        "The dashboard of kubernetes-mixin for kube-controller-manager shows the controllers, too, with this value of \
+         `kubeControllerManagerSelector`: `{}`. The panel of goroutines stays empty. Use the value for the dashboard only: with it, \
+         the alert `KubeControllerManagerDown` is silent while any of the controllers runs.",
+        mixin_selector()
+    )
+}
+
 pub(super) async fn page() -> String {
     let mut all: Vec<(&str, Known)> = Vec::new();
     for definition in controllers::ALL {
@@ -98,6 +152,10 @@ pub(super) async fn page() -> String {
         let own = if own.is_empty() { "It has no metrics beside those above.\n".to_owned() } else { own };
         section(&mut text, &format!("## {controller}"), &own);
     }
+    let rows: Vec<_> = MISSING.iter().map(|(missing, instead)| vec![(*missing).to_owned(), plain(instead)]).collect();
+    let missing = table(&["metric", "use instead"], &rows);
+    section(&mut text, "## Metrics of kube-controller-manager that are missing", &missing);
+    section(&mut text, "## The dashboard of kubernetes-mixin", &(wrapped(&about_mixin()) + "\n"));
     text
 }
 
@@ -144,13 +202,81 @@ mod tests {
         assert!(missing.is_empty(), "no metrics of docs/reference/metrics.md:\n{}", missing.join("\n"));
     }
 
+    /// What the dashboard of kubernetes-mixin for kube-controller-manager asks for, at its commit aa38e2b: metrics with the labels
+    /// that its expressions use besides those of a scrape.
+    const MIXIN: [(&str, &[&str]); 8] = [
+        ("workqueue_adds_total", &["name"]),
+        ("workqueue_depth", &["name"]),
+        ("workqueue_queue_duration_seconds", &["name"]),
+        ("rest_client_requests_total", &["code"]),
+        ("rest_client_request_duration_seconds", &["verb"]),
+        ("process_resident_memory_bytes", &[]),
+        ("process_cpu_seconds_total", &[]),
+        ("go_goroutines", &[]),
+    ];
+
+    fn is_listed_as_missing(name: &str) -> bool {
+        let patterns = MISSING.iter().flat_map(|(missing, _)| missing.split(", "));
+        patterns.map(|pattern| pattern.trim_matches('`')).any(|pattern| match pattern.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == pattern,
+        })
+    }
+
+    /// COMMON-82, COMMON-99.
+    #[tokio::test(start_paused = true)]
+    async fn a_metric_of_upstream_is_served_or_listed_as_missing() {
+        let mut served: BTreeSet<&str> = BTreeSet::new();
+        for definition in controllers::ALL {
+            let known = known(definition).await;
+            for (name, labels) in MIXIN {
+                let names_of_labels = known.get(name).map(|metric| metric.label_names);
+                let has_labels = |names: &[&str]| labels.iter().all(|label| names.contains(label));
+                let is_there = names_of_labels.map_or_else(|| is_listed_as_missing(name), has_labels);
+                assert!(is_there, "{}: {name}", definition.name);
+            }
+            served.extend(known.keys());
+        }
+        let upstream = include_str!("upstream-metrics.txt").lines().filter(|line| !line.starts_with('#'));
+        let upstream: BTreeSet<&str> = upstream.flat_map(str::split_whitespace).collect();
+        assert!(upstream.len() > 80, "{upstream:?}");
+        for name in &upstream {
+            assert!(
+                served.contains(name) != is_listed_as_missing(name),
+                "{name} is either served or listed as missing"
+            );
+        }
+        let instead = MISSING.iter().flat_map(|(_, instead)| instead.split('`').skip(1).step_by(2));
+        let page = page().await;
+        for name in instead.filter(|name| name.contains('_') && !is_listed_as_missing(name)) {
+            assert!(page.contains(&format!("\n| `{name}` | ")), "{name} is not in a table of the page");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn own_metrics_are_named_by_their_kind_and_base_unit() {
+        for definition in controllers::ALL {
+            for (name, metric) in known(definition).await {
+                let is_counter = metric.kind == "counter";
+                let has_odd_unit =
+                    ["_share", "_percent", "_milliseconds", "_ms", "_minutes"].iter().any(|end| name.ends_with(end));
+                let is_own = name.starts_with("nonet_");
+                assert!(
+                    !is_own || is_counter == name.ends_with("_total") && !has_odd_unit,
+                    "{name} of {}",
+                    definition.name
+                );
+            }
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn every_metric_of_the_alerts_is_listed() {
         let alerts = fs::read_to_string(super::super::root().join("deploy/components/monitoring/alerts.yaml")).unwrap();
         let page = page().await;
         let words = alerts.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let is_metric = |word: &&str| {
-            let prefixes = ["nonet_", "leader_election_", "rest_client_", "workqueue_"];
+            let prefixes = ["nonet_", "leader_election_", "process_", "rest_client_", "workqueue_"];
             prefixes.iter().any(|prefix| word.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty()))
         };
         // The page lists a histogram without the suffix of its series.

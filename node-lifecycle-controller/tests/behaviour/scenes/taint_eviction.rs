@@ -100,7 +100,9 @@ async fn a_pod_leaves_a_node_it_does_not_tolerate(c: Context) -> Outcome {
     let expected = ["True", "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"];
     let found = ["status", "reason", "message"].map(|field| target[field].as_str().unwrap_or_default());
     c.check(found == expected, "its condition gives the reason").await?;
-    c.check(target["observedGeneration"] == 1, "the condition is of the generation that was judged").await?;
+    // An API server before 1.34 drops the generation.
+    let is_of_generation = target["observedGeneration"] == 1 || c.server_minor().await? < 34;
+    c.check(is_of_generation, "the condition is of the generation that was judged").await?;
     c.check(pod["metadata"]["deletionGracePeriodSeconds"] == 7, "it has its own grace period").await?;
     let marked = format!("Normal TaintManagerEviction Marking for deletion Pod {}/p", c.namespace());
     c.until("an Event", async || c.events_of("Pod", "p").await.ok()?.contains(&marked).then_some(())).await

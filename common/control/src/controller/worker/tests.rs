@@ -261,6 +261,25 @@ async fn a_failing_key_backs_off_and_shows_its_error_until_it_succeeds() {
     assert_eq!(world.running.queue().failure_count(&NamespacedName::new("ns", "a")), 0);
 }
 
+/// COMMON-34.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_has_failed_for_ten_minutes_is_counted_until_it_succeeds() {
+    let world = world(OperatorSettings::new(), &[ScriptedMove::Fail; 18]);
+    world.keeper.open_without_deadline();
+    world.add("a");
+    let counts = |count: u32| {
+        let text = world.running.shared.context.metrics.render_prometheus();
+        assert!(text.contains(&format!("nonet_sync_failing_keys{{name=\"test\"}} {count}\n")), "{text}");
+    };
+    world.after(9 * 60).await;
+    counts(0);
+    world.after(2 * 60).await;
+    counts(1);
+    // The last failure is after 655 s, and the next sync after as many seconds again.
+    world.after(20 * 60).await;
+    counts(0);
+}
+
 /// COMMON-32.
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_one_sync_backs_that_key_off_and_nothing_else() {
