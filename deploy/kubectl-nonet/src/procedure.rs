@@ -142,11 +142,21 @@ impl<'a> Procedure<'a> {
         let interval = self.seconds_since(idle_since.unwrap_or(began));
 
         self.say("step 4 of 4: check after the hand-over");
-        let facts = match self.gather().await {
-            Ok(facts) => facts,
-            Err(why) => return Ok(self.fail(&format!("{why}; type the same command again"))),
+        // A kube-controller-manager that has just restarted leads only after the Lease of its predecessor has expired.
+        let began_to_check = self.clock.now();
+        let findings = loop {
+            let facts = match self.gather().await {
+                Ok(facts) => facts,
+                Err(why) => return Ok(self.fail(&format!("{why}; type the same command again"))),
+            };
+            let findings = check_controllers(&facts, PlannedOperation::NoOperation, &names(&all));
+            let is_late = self.seconds_since(began_to_check) >= i64::from(self.options.seconds_to_lead);
+            if finding::exit_code(&findings) != 1 || is_late {
+                break findings;
+            }
+            self.clock.sleep(POLL_PERIOD).await;
         };
-        if !self.report(&check_controllers(&facts, PlannedOperation::NoOperation, &names(&all))) {
+        if !self.report(&findings) {
             return Ok(self.print_way_back(&all));
         }
         self.summarize("handed over", &all, (!open.is_empty()).then_some((interval, idle_since.is_some())));

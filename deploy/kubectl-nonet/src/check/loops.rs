@@ -152,8 +152,9 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
         }
         Verdict::NoWriterNotInstalled => {
             let found = format!("{no_process}, and Nonet is not installed for it");
-            let install = format!("choose an installation with {} as in docs/operating.md", controllers.join(", "));
-            findings.add_problem(found, format!("{switch_on}; or {install}"));
+            let install = format!("choose an installation with {} as in docs/install", controllers.join(", "));
+            let look = "kubectl nonet status shows whether it is installed in another namespace; if not,";
+            findings.add_problem(found, format!("{look} {switch_on}; or {install}"));
         }
         Verdict::NoWriterWithoutManager => {
             let found =
