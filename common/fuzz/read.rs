@@ -4,10 +4,10 @@
 
 use common::{
     head::ObjectHead,
-    meta::Meta,
+    meta::{MapEdits, Meta, ReplaceableMeta},
     object::EncodedObject,
     pods::Pod,
-    wire::{EncodedList, Envelope, WatchEvent},
+    wire::{EncodedList, Envelope, WatchEvent, decode_message, encode_message, messages::OBJECT_META},
 };
 
 /// Reads `bytes` as an envelope, an event of a watch, a list and an object. Must not panic for any input.
@@ -31,6 +31,15 @@ fn object(message: &[u8]) {
     let pod = object.decode::<Pod>();
     let head = object.decode_metadata::<ObjectHead<'_>>();
     let meta = object.decode_metadata::<Meta>();
+    if let (Ok(received), Ok(meta)) = (object.decode_metadata::<ReplaceableMeta>(), &meta) {
+        let edits = MapEdits::from([("edited", Some("yes"))]);
+        let sent = encode_message(&OBJECT_META, &received.replacement().with_annotation_edits(edits))
+            .and_then(|sent| decode_message::<Meta>(&OBJECT_META, &sent));
+        let annotations = sent.as_ref().map(|sent| sent.annotations.clone());
+        assert!(annotations.is_ok_and(|annotations| annotations.get("edited") == Some("yes")));
+        let sent = sent.map(|sent| Meta { annotations: meta.annotations.clone(), ..sent });
+        assert!(sent.is_ok_and(|sent| sent == *meta));
+    }
     // All decoders of the metadata must agree on the identity of the object.
     if let (Ok(pod), Ok(meta)) = (&pod, &meta) {
         assert_eq!((&pod.meta.name, &pod.meta.uid), (&meta.name, &meta.uid));

@@ -7,7 +7,6 @@ mod revisions;
 use std::time::Duration;
 
 use common::prelude::*;
-use serde_json::json;
 
 use crate::{
     DaemonSetController,
@@ -71,8 +70,9 @@ pub(crate) async fn write_status(plan: &Plan, io: SetIo<'_>) -> Result<(), SyncE
     if !plan.writes_status() {
         return Ok(());
     }
-    let body = io.encode_body(|| json!({"status": plan.status}));
-    match io.send(Request::patch_status(DAEMON_SETS, &plan.set.metadata, body)).await {
+    let DaemonSet { metadata, status: cached_status, .. } = plan.set.as_ref();
+    let body = io.encode_status::<DaemonSet>(metadata.replacement(), &plan.status, &cached_status.undeclared);
+    match io.send(Request::replace_status(DAEMON_SETS, metadata, body)).await {
         Err(refusal) if !refusal.error.is_not_found() => Err(sync_error_from_status_refusal(&plan.set, &refusal)),
         _ => Ok(()),
     }

@@ -42,7 +42,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         pod_creation_pause: None,
         pod_deletions: Vec::new(),
         deferred_node_counts: DeferredNodeCounts::default(),
-        status: snapshot.set.status.clone(),
+        status: snapshot.set.status.declared.clone(),
         revisions_to_delete: Vec::new(),
         node_counts: snapshot.actionable_nodes.node_counts,
         waiting_reasons: BoundedLines::default(),

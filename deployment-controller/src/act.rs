@@ -10,7 +10,6 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     api::PatchFormat,
-    conditions::ConditionListPatch,
     io::{Answer, AnswerMetadata},
     prelude::*,
 };
@@ -19,7 +18,10 @@ use serde_json::{Value, json};
 
 use crate::{
     DeploymentController,
-    objects::{DEPLOYMENTS, DeploymentStatus, REPLICA_SETS, REVISION_ANNOTATION, ROLLBACK_TO_ANNOTATION, ReplicaSet},
+    objects::{
+        DEPLOYMENTS, Deployment, DeploymentStatus, REPLICA_SETS, REVISION_ANNOTATION, ROLLBACK_TO_ANNOTATION,
+        ReplicaSet,
+    },
     plan::{Action, Plan, ReplicaSetChange, ReplicaSetNameAndUid, Step},
     snapshot::Snapshot,
     watch::RefusedReplicaSetRelease,
@@ -71,6 +73,8 @@ pub(crate) struct PlanRun<'a> {
     version: ResourceVersion,
     /// `status` of the Deployment after the writes of this sync.
     status: DeploymentStatus,
+    /// The revision annotation that this sync has written; `None` before the first such write.
+    revision: Option<String>,
     /// The ReplicaSets of the snapshot by name. A map, because a plan can have a request for each of thousands of ReplicaSets.
     sets_by_name: HashMap<&'a str, &'a Meta>,
     /// The ReplicaSet that this sync has created; empty before the creation.
@@ -97,7 +101,8 @@ impl<'a> PlanRun<'a> {
             snapshot,
             io,
             version: snapshot.deployment.metadata.resource_version,
-            status: snapshot.deployment.status.clone(),
+            status: snapshot.deployment.status.declared.clone(),
+            revision: None,
             sets_by_name,
             created: AnswerMetadata::default(),
             may_adopt: None,
@@ -205,8 +210,16 @@ impl<'a> PlanRun<'a> {
         status: &DeploymentStatus,
         revision: Option<&str>,
     ) -> Result<(), StepStop> {
-        let body = self.io.encode_body(|| status_patch(status, revision));
-        let request = Request::patch_status(DEPLOYMENTS, self.meta(), body).into_strategic_patch();
+        if let Some(revision) = revision {
+            self.revision = Some(revision.to_owned());
+        }
+        // The received metadata may have another revision than an earlier status write of this sync.
+        let revision = self.revision.as_deref();
+        let edits = revision.map(|revision| (REVISION_ANNOTATION, Some(revision))).into_iter().collect();
+        let Deployment { metadata, status: stored, .. } = self.snapshot.deployment.as_ref();
+        let metadata = metadata.replacement().with_annotation_edits(edits);
+        let body = self.io.encode_status::<Deployment>(metadata, status, &stored.undeclared);
+        let request = Request::replace_status(DEPLOYMENTS, self.meta(), body).with_object_answer::<Deployment>();
         match self.io.send_and_decode::<StoredDeployment>(request.with_reason(step.detailed_reason())).await {
             Ok(stored) => {
                 self.status.clone_from(status);
@@ -316,16 +329,6 @@ fn set_patch(change: &ReplicaSetChange) -> Value {
     patch
 }
 
-/// Builds the patch of status and revision annotation. The status subresource stores both without raising the generation.
-fn status_patch(status: &DeploymentStatus, revision: Option<&str>) -> Value {
-    let mut patch = json!({"status": status});
-    patch["status"]["conditions"] = json!(ConditionListPatch(&status.conditions));
-    if let Some(revision) = revision {
-        patch["metadata"]["annotations"] = json!({REVISION_ANNOTATION: revision});
-    }
-    patch
-}
-
 #[cfg(test)]
 mod tests {
     use std::{cell::Cell, collections::BTreeMap};
@@ -394,18 +397,5 @@ mod tests {
         assert_eq!(set_patch(&change), json!({"metadata": {"annotations": {"a": "1"}}, "spec": {"replicas": 6}}));
         let ready = ReplicaSetChange { min_ready_seconds: Some(0), ..ReplicaSetChange::default() };
         assert_eq!(set_patch(&ready), json!({"spec": {"minReadySeconds": 0}}));
-    }
-
-    /// DEPLOYMENT-20, DEPLOYMENT-77.
-    #[test]
-    fn a_status_patch_names_every_field_so_that_no_old_value_stays() {
-        assert_eq!(
-            status_patch(&DeploymentStatus::default(), Some("3")),
-            json!({
-                "metadata": {"annotations": {"deployment.kubernetes.io/revision": "3"}},
-                "status": {"observedGeneration": 0, "replicas": 0, "updatedReplicas": 0, "readyReplicas": 0,
-                    "availableReplicas": 0, "unavailableReplicas": 0, "terminatingReplicas": null, "conditions": [{"$patch": "replace"}]},
-            })
-        );
     }
 }

@@ -100,7 +100,7 @@ fn refuse_to_select_all(snapshot: &Snapshot) -> Plan {
     let mut steps = vec![Step::new(Action::OnlyRecordEvent, "the selector is empty").with_event(event)];
     let deployment = &snapshot.deployment;
     if deployment.status.observed_generation < deployment.metadata.generation {
-        let mut status = Box::new(deployment.status.clone());
+        let mut status = Box::new(deployment.status.declared.clone());
         status.observed_generation = deployment.metadata.generation;
         let write = Action::WriteStatus { status, revision: None };
         steps.push(Step::new(write, "this generation was observed").with_on_failure(OnFailure::Ignore));

@@ -3,18 +3,20 @@
 //! The template of a Deployment is kept as the server sent it, because ReplicaSets are created from it. For the template of a
 //! ReplicaSet only a digest is kept, because it is only compared. For a Pod only its owner and its phase are kept.
 
+use std::fmt;
+
 use common::{
     conditions::Condition,
     head::ObjectHead,
     intern::Labels,
     intstr::IntOrString,
-    json::{RawJson, null_as_default},
-    meta::Annotations,
+    json::null_as_default,
+    meta::{Annotations, ReplaceableMeta},
     pods::PODS,
     prelude::*,
     store::ByNamespace,
     template::{POD_TEMPLATE_HASH_LABEL, Template},
-    wire::{MessageSchema, messages},
+    wire::{MessageSchema, RawMessage, WithUndeclared, messages},
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -57,15 +59,16 @@ pub fn is_never_copied_annotation(key: &str) -> bool {
 /// Projection of an `apps/v1` Deployment.
 #[derive(Debug, Deserialize)]
 pub struct Deployment {
-    /// `metadata` without labels and without the last applied manifest. Annotations are dropped if they exceed the size limit.
+    /// `metadata`, decoded without labels and without the last applied manifest. Annotations are dropped if they exceed the size
+    /// limit.
     #[serde(default)]
-    pub metadata: Meta,
+    pub metadata: ReplaceableMeta,
     /// `spec`; the defaults if it is absent.
     #[serde(default)]
     pub spec: DeploymentSpec,
     /// `status`; the defaults if it is absent or null.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub status: DeploymentStatus,
+    pub status: WithUndeclared<DeploymentStatus>,
     /// Size in bytes of the annotations, if they were dropped because they exceeded the size limit.
     #[serde(skip)]
     pub dropped_annotation_bytes: Option<usize>,
@@ -79,7 +82,7 @@ pub struct DeploymentSpec {
     #[serde(deserialize_with = "one_if_null")]
     pub replicas: i32,
     /// Selects the ReplicaSets that the Deployment may own.
-    pub selector: SelectorWithJson,
+    pub selector: ReceivedSelector,
     /// The Pod template of new ReplicaSets.
     pub template: Template,
     /// How old Pods are replaced by new ones.
@@ -102,7 +105,7 @@ impl Default for DeploymentSpec {
     fn default() -> Self {
         Self {
             replicas: 1,
-            selector: SelectorWithJson::default(),
+            selector: ReceivedSelector::default(),
             template: Template::default(),
             strategy: Strategy::default(),
             min_ready_seconds: 0,
@@ -126,20 +129,26 @@ impl DeploymentSpec {
 }
 
 /// A label selector in two forms: compiled, and as the server sent it.
-#[derive(Clone, Debug, Default)]
-pub struct SelectorWithJson {
+#[derive(Clone, Default)]
+pub struct ReceivedSelector {
     /// The form that matches labels.
     pub compiled: Selector,
-    /// The JSON that is copied into ReplicaSets; `None` if the selector is absent.
-    pub raw: Option<RawJson>,
+    /// The form that is copied into ReplicaSets; `None` if the selector is absent.
+    pub raw: Option<RawMessage>,
 }
 
-impl<'de> Deserialize<'de> for SelectorWithJson {
+/// Shows the compiled form, which is the same in every format.
+impl fmt::Debug for ReceivedSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.compiled.fmt(f)
+    }
+}
+
+impl<'de> Deserialize<'de> for ReceivedSelector {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = RawJson::deserialize(deserializer)?;
-        let value = raw.parse_value().map_err(serde::de::Error::custom)?;
-        let compiled = Selector::from_value(&value);
-        Ok(Self { compiled, raw: (value != Value::Null).then_some(raw) })
+        let Some(raw) = Option::<RawMessage>::deserialize(deserializer)? else { return Ok(Self::default()) };
+        let value = raw.decode(&messages::LABEL_SELECTOR).map_err(serde::de::Error::custom)?;
+        Ok(Self { compiled: Selector::from_value(&value), raw: Some(raw) })
     }
 }
 
@@ -193,7 +202,7 @@ pub struct RollingUpdate {
     pub max_unavailable: Option<IntOrString>,
 }
 
-/// `status` of a Deployment. Absent values are written as null, except `collisionCount`, so that a patch clears old values.
+/// `status` of a Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeploymentStatus {
@@ -218,7 +227,6 @@ pub struct DeploymentStatus {
     /// Terminating Pods of all ReplicaSets; `None` if a ReplicaSet does not report its terminating Pods.
     pub terminating_replicas: Option<i64>,
     /// How often the name of a new ReplicaSet was already taken. Never cleared once set.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
     /// The conditions `Available`, `Progressing` and `ReplicaFailure`, and unknown ones.
     #[serde(deserialize_with = "null_as_default")]
@@ -228,6 +236,7 @@ pub struct DeploymentStatus {
 impl Object for Deployment {
     const RESOURCE: Resource = DEPLOYMENTS;
     type Indexes = (ByNamespace,);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::DEPLOYMENT);
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -348,6 +357,7 @@ pub struct ReplicaSetStatus {
 impl Object for ReplicaSet {
     const RESOURCE: Resource = REPLICA_SETS;
     type Indexes = (ByController, OrphansByNamespace);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::REPLICA_SET);
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -433,7 +443,7 @@ mod tests {
         assert_eq!(deployment.spec.replicas, 1);
         assert!(deployment.spec.selector.compiled.is_null() && deployment.spec.selector.raw.is_none());
         assert_eq!(deployment.spec.strategy.kind, StrategyType::Other(Text::default()));
-        assert_eq!(deployment.status, DeploymentStatus::default());
+        assert_eq!(deployment.status.declared, DeploymentStatus::default());
     }
 
     /// DEPLOYMENT-50, DEPLOYMENT-61.

@@ -3,9 +3,8 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use common::prelude::*;
-use serde_json::Value;
 
-use crate::{limits::RolloutLimits, objects::DeploymentStatus};
+use crate::{decide::create::NewReplicaSet, limits::RolloutLimits, objects::DeploymentStatus};
 
 /// An Event about the Deployment, recorded after its step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,8 +67,8 @@ pub enum Action {
     CreateReplicaSet {
         /// `metadata.name` of the ReplicaSet to create.
         name: Arc<str>,
-        /// The whole ReplicaSet as JSON.
-        body: Box<Value>,
+        /// The whole ReplicaSet.
+        body: Box<NewReplicaSet>,
     },
     /// Patches size, annotations or `minReadySeconds` of a ReplicaSet.
     ChangeReplicaSet {
@@ -142,7 +141,7 @@ impl Step {
     /// Returns the details of the action, such as the size before and after the change, followed by the reason of the step.
     pub fn detailed_reason(&self) -> String {
         let detail = match &self.action {
-            Action::CreateReplicaSet { body, .. } => format!("of size {}", body["spec"]["replicas"]),
+            Action::CreateReplicaSet { body, .. } => format!("of size {}", body.replicas()),
             Action::ChangeReplicaSet { change, .. } => match (change.size_before_and_after, change.min_ready_seconds) {
                 (Some((from, to)), _) => format!("from {from} to {to}"),
                 (None, Some(seconds)) => format!("minReadySeconds {seconds}"),

@@ -205,6 +205,7 @@ impl DeploymentBuilder {
         for step in &plan.steps {
             match &step.action {
                 Action::CreateReplicaSet { name, body } => {
+                    let body = json!(body);
                     let size = body["spec"]["replicas"].as_i64().unwrap();
                     self.push(name, size, &body["spec"]["template"], &body["metadata"]["annotations"]);
                 }
@@ -278,7 +279,7 @@ impl Plan {
 
     pub(crate) fn created_set_name_and_body(&self) -> Option<(String, Value)> {
         let created = self.actions(|action| match action {
-            Action::CreateReplicaSet { name, body } => Some((name.to_string(), (**body).clone())),
+            Action::CreateReplicaSet { name, body } => Some((name.to_string(), json!(body))),
             _ => None,
         });
         created.into_iter().next()

@@ -38,7 +38,7 @@ pub(crate) use binary::beside;
 pub use binary::{chosen_directory, find};
 use log::Log;
 pub use received::Received;
-pub use usage::Usage;
+pub use usage::{Usage, proportional_memory};
 
 /// The environment variable with the directory of the binaries.
 pub const BIN_DIR_VARIABLE: &str = "NONET_BIN_DIR";

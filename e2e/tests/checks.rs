@@ -12,6 +12,7 @@ mod guards;
 mod projections;
 mod repository;
 mod rights;
+mod templates;
 mod traces;
 mod why;
 mod wire;

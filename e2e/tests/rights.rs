@@ -227,11 +227,24 @@ impl Story {
         self.world.pass(600).await;
     }
 
-    /// Lets kube-controller-manager record Events for every loop at two times, so that leaders report it twice, and its end twice.
+    /// Lets kube-controller-manager run, and record Events for every loop, at two times, so that leaders report it twice, and its
+    /// end twice.
     async fn find_second_writers(&self) {
+        let pods = "/api/v1/namespaces/kube-system/pods";
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "manager", "labels": {"component": "kube-controller-manager"}},
+            "spec": {"containers": [{"name": "c", "image": "img:1", "command": ["kube-controller-manager"]}]}});
         let components: BTreeSet<_> =
             controllers::ALL.iter().flat_map(|c| c.loops).map(|l| l.event_component).collect();
         for seconds in (0..2400).step_by(10) {
+            let change = match seconds % 1200 {
+                0 => Some((http::Method::POST, pods.to_owned(), Some(&pod))),
+                420 => Some((http::Method::DELETE, format!("{pods}/manager?gracePeriodSeconds=0"), None)),
+                _ => None,
+            };
+            if let Some((method, path, body)) = change {
+                self.world.sandbox.send(method, &path, "application/json", body).await.unwrap();
+            }
             // A search every five minutes finds it, and it counts for ten minutes.
             for component in components.iter().filter(|_| seconds % 1200 < 420) {
                 let path = format!(

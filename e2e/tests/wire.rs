@@ -1,6 +1,7 @@
 //! Objects of a real API server, in JSON and in protobuf: every projection reads the same of both.
 //!
-//! `goldens/protobuf.jsonl` has the answers: lists and watches of the same objects in both formats, in one line each.
+//! `goldens/protobuf.jsonl` has the answers: lists and watches of the same objects in both formats, in one line each. The
+//! answers in `goldens/kinds.jsonl` are JSON, and are encoded by the sandbox.
 
 use std::fmt::Debug;
 
@@ -8,11 +9,12 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use common::{
     api::WireFormat,
     head::ObjectHead,
-    meta::Meta,
-    object::{EncodedObject, Object},
-    wire::{EncodedList, Envelope, WatchEvent},
+    meta::{MapEdits, Meta, MetadataReplacement, ReplaceableMeta},
+    object::{EncodedObject, Object, Resource},
+    wire::{EncodedList, Envelope, RawFields, RawMessage, WatchEvent, WithUndeclared, decode_message, encode_object},
 };
 use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::projections::table::{self, Row, Visitor};
@@ -43,16 +45,34 @@ fn recorded() -> Vec<Recorded> {
     lines.map(read).collect()
 }
 
-/// The objects of one recorded list, each as JSON and as a protobuf message.
-fn objects(plural: &str) -> Vec<(String, Vec<u8>)> {
-    let list =
-        recorded().into_iter().find(|list| list.what == "list" && list.path.ends_with(&format!("/{plural}"))).unwrap();
+/// The objects of a resource as a server sends them, each as JSON and as a protobuf message: those of a recorded list, and
+/// recorded answers that are encoded here.
+fn objects(resource: &Resource) -> Vec<(String, Vec<u8>)> {
+    let listed = listed_objects(resource.plural());
+    let encoded = answers().filter(|answer| answer["kind"] == resource.kind()).filter_map(|answer| {
+        let frame = sandbox::protobuf::write_event("ADDED", &answer).ok()?;
+        Some((as_sent(&answer), WatchEvent::decode(&frame).unwrap().object.object.to_vec()))
+    });
+    let pairs: Vec<_> = listed.into_iter().chain(encoded).collect();
+    assert!(pairs.len() > 1, "{resource}");
+    pairs
+}
+
+/// The objects in the recorded answers of a server, in JSON.
+fn answers() -> impl Iterator<Item = Value> {
+    let answer = |line: &str| serde_json::from_str::<Value>(line).unwrap()["response"]["body"].take();
+    include_str!("../goldens/kinds.jsonl").lines().map(answer).filter(|answer| answer["metadata"]["uid"].is_string())
+}
+
+/// The objects of a recorded list; none if the resource was not listed.
+fn listed_objects(plural: &str) -> Vec<(String, Vec<u8>)> {
+    let is_wanted = |list: &Recorded| list.what == "list" && list.path.ends_with(&format!("/{plural}"));
+    let Some(list) = recorded().into_iter().find(is_wanted) else { return Vec::new() };
     let mut messages = EncodedList::read(&list.protobuf).unwrap();
     let items = list.json["items"].as_array().unwrap();
     let pairs: Vec<_> =
         items.iter().map(|item| (as_sent(item), messages.next_item().unwrap().unwrap().to_vec())).collect();
     assert!(messages.next_item().unwrap().is_none());
-    assert!(pairs.len() > 1, "{plural}");
     pairs
 }
 
@@ -67,7 +87,7 @@ fn as_sent(object: &Value) -> String {
 
 fn same<K: Object + Debug>() {
     assert!(K::PROTOBUF_SCHEMA.is_some_and(|message| message.name.ends_with(&format!(".{}", K::RESOURCE.kind()))));
-    for (json, message) in objects(K::RESOURCE.plural()) {
+    for (json, message) in objects(&K::RESOURCE) {
         let (text, bytes) = (EncodedObject::Json(&json), EncodedObject::Protobuf(&message));
         let read = |object: EncodedObject<'_>| object.decode::<K>().unwrap_or_else(|error| panic!("{json}: {error:?}"));
         assert_eq!(format!("{:#?}", read(bytes)), format!("{:#?}", read(text)), "{json}");
@@ -252,7 +272,7 @@ proptest! {
     #[test]
     fn damaged_objects_cost_no_panic(list in 0usize..9, cut in any::<prop::sample::Index>(), flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)) {
         let plurals = ["pods", "nodes", "leases", "services", "endpoints", "endpointslices", "controllerrevisions", "jobs", "persistentvolumeclaims"];
-        for (_, mut message) in objects(plurals[list]) {
+        for (_, mut message) in listed_objects(plurals[list]) {
             for (at, bits) in &flips {
                 let at = at.index(message.len());
                 message[at] ^= bits;
@@ -261,6 +281,68 @@ proptest! {
             table::visit(&mut ReadAnyhow(message));
         }
     }
+}
+
+/// An object that is replaced without decoding more than its metadata.
+#[derive(Debug, Deserialize)]
+struct Received {
+    metadata: ReplaceableMeta,
+}
+
+/// Sends an object back with one annotation more.
+#[derive(Serialize)]
+struct Replacement<'a> {
+    metadata: MetadataReplacement<'a>,
+    #[serde(flatten)]
+    rest: RawFields<'a>,
+}
+
+impl<'a> Replacement<'a> {
+    fn new(object: &'a WithUndeclared<Received>) -> Self {
+        let annotations = MapEdits::from([("example.com/edited", Some("yes"))]);
+        let metadata = object.metadata.replacement().with_annotation_edits(annotations);
+        Self { metadata, rest: object.undeclared.fields() }
+    }
+}
+
+/// Adds the annotation and removes `managedFields`, as [`Replacement`] does.
+fn edit(object: &mut Value) {
+    object["metadata"].as_object_mut().unwrap().remove("managedFields");
+    object["metadata"]["annotations"]["example.com/edited"] = json!("yes");
+}
+
+/// Replaces the objects of a kind in both formats.
+struct Replace;
+
+impl Visitor for Replace {
+    fn visit<P: Object + Debug>(&mut self, _: Row) {
+        let Some(schema) = P::PROTOBUF_SCHEMA else { return };
+        let resource = P::RESOURCE;
+        let (api_version, kind) = (resource.api_version(), resource.kind());
+        let envelope =
+            |object: &WithUndeclared<Received>| encode_object(&api_version, kind, schema, &Replacement::new(object));
+        for (json, message) in objects(&P::RESOURCE) {
+            // An object that was sent back as received, except for the edit.
+            let object = decode_message::<WithUndeclared<Received>>(schema, &message).unwrap();
+            let replaced = sandbox::protobuf::parse(&envelope(&object).unwrap()).unwrap();
+            let whole =
+                encode_object(&api_version, kind, schema, &decode_message::<RawMessage>(schema, &message).unwrap());
+            let mut expected = sandbox::protobuf::parse(&whole.unwrap()).unwrap();
+            edit(&mut expected);
+            assert_eq!(replaced, expected, "{json}");
+
+            let object: WithUndeclared<Received> = serde_json::from_str(&json).unwrap();
+            let mut expected: Value = serde_json::from_str(&json).unwrap();
+            edit(&mut expected);
+            assert_eq!(serde_json::to_value(Replacement::new(&object)).unwrap(), expected);
+        }
+    }
+}
+
+/// COMMON-95.
+#[test]
+fn a_replaced_object_differs_in_its_edits_only() {
+    table::visit(&mut Replace);
 }
 
 #[test]

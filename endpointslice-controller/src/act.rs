@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use common::{api::PatchFormat, prelude::*};
+use common::{prelude::*, wire::messages};
 
 use crate::{
-    body::{NewSliceBody, SlicePatch},
+    body::{NewSliceBody, SliceReplacement},
     objects::{ENDPOINT_SLICES, Slice},
     own_writes::RecordedWrite,
     plan::{SliceDraft, SliceMetadata, SliceWrite, SliceWrites},
@@ -54,8 +54,9 @@ impl<'a, C: AsRef<SliceEventHandlers> + Sync> SliceWriter<'a, C> {
     }
 
     fn update(&self, slice: &'a Slice, draft: &'a SliceDraft) -> Request {
-        let body = self.io.encode_body(|| SlicePatch::new(self.metadata, slice, draft));
-        Request::patch(ENDPOINT_SLICES, &slice.metadata, PatchFormat::Merge, body)
+        let body = || SliceReplacement::new(self.metadata, slice, draft);
+        let body = self.io.encode_object(&ENDPOINT_SLICES, &messages::ENDPOINT_SLICE, body);
+        Request::replace(ENDPOINT_SLICES, &slice.metadata, body)
             .with_role(ObjectRole::AwaitedObject)
             .with_verb_text("update")
             .with_reason(endpoint_counts_text(std::slice::from_ref(draft)))
@@ -68,7 +69,8 @@ impl<'a, C: AsRef<SliceEventHandlers> + Sync> SliceWriter<'a, C> {
     /// and the next sync deletes one of the two slices. During a longer wait, deleted Pods would remain listed as ready.
     fn create(&self, slice_writes: &SliceWrites, draft: &SliceDraft) -> Request {
         let SliceWrites { address_type, slices_to_create, .. } = slice_writes;
-        let body = self.io.encode_body(|| NewSliceBody::new(self.metadata, *address_type, draft));
+        let body = || NewSliceBody::new(self.metadata, *address_type, draft);
+        let body = self.io.encode_object(&ENDPOINT_SLICES, &messages::ENDPOINT_SLICE, body);
         // An explanation merges all creations into one line, so only the first creation carries a reason.
         let is_first = slices_to_create.first().is_some_and(|first| std::ptr::eq(first, draft));
         let why = if is_first { endpoint_counts_text(slices_to_create) } else { String::new() };

@@ -1,8 +1,13 @@
-//! Request bodies: new slices, and merge patches of existing slices.
+//! Request bodies: new slices, and replacements of existing slices.
 
 use std::collections::BTreeMap;
 
-use common::{intern::Labels, prelude::*};
+use common::{
+    intern::Labels,
+    meta::{MapEdits, MetadataReplacement},
+    prelude::*,
+    wire::{RawFields, messages},
+};
 use serde::Serialize;
 
 use crate::{
@@ -51,32 +56,25 @@ impl<'a> NewSliceBody<'a> {
     }
 }
 
-/// A merge patch of a slice. Fields that are `None` or empty are omitted, and the server keeps their values.
-#[derive(Serialize)]
-pub(crate) struct SlicePatch<'a> {
-    metadata: ChangedMeta<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    endpoints: Option<&'a [Endpoint]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ports: Option<&'a [SlicePort]>,
-}
-
+/// A whole slice that replaces the received one, with its metadata and all fields that this version does not know.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ChangedMeta<'a> {
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    labels: BTreeMap<&'a str, Option<&'a str>>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    annotations: BTreeMap<&'a str, Option<&'a str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    owner_references: Option<[&'a OwnerRef; 1]>,
+pub(crate) struct SliceReplacement<'a> {
+    api_version: String,
+    kind: &'static str,
+    metadata: MetadataReplacement<'a>,
+    address_type: &'a Text,
+    endpoints: &'a [Endpoint],
+    ports: &'a [SlicePort],
+    #[serde(flatten)]
+    undeclared: RawFields<'a>,
 }
 
-/// Returns the merge patch that changes the map `from` into `to`: new and changed values, and `None` for removed keys.
-fn map_patch<'a>(
+/// Returns the edits that change the map `from` into `to`.
+pub(crate) fn map_edits<'a>(
     from: impl Iterator<Item = (&'a str, &'a str)>,
     to: impl Iterator<Item = (&'a str, &'a str)>,
-) -> BTreeMap<&'a str, Option<&'a str>> {
+) -> MapEdits<'a> {
     let from: BTreeMap<&str, &str> = from.collect();
     let to: BTreeMap<&str, &str> = to.collect();
     let gone = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (*key, None));
@@ -84,21 +82,28 @@ fn map_patch<'a>(
     gone.chain(new).collect()
 }
 
-impl<'a> SlicePatch<'a> {
-    /// Builds the patch that changes `slice` into the draft. It leaves the owner references unchanged unless the slice is
+impl<'a> SliceReplacement<'a> {
+    /// Builds the body that changes `slice` into the draft. It leaves the owner references unchanged unless the slice is
     /// mirrored.
     pub(crate) fn new(slice_metadata: &'a SliceMetadata, slice: &'a Slice, draft: &'a SliceDraft) -> Self {
-        let Meta { labels, annotations, owners, .. } = &slice.metadata;
+        let Meta { labels, annotations, owners, .. } = &*slice.metadata;
         let owner = &slice_metadata.owner_reference;
         let has_wrong_owner = slice.is_managed_by(MANAGED_BY_MIRRORING) && owners.iter().ne([owner]);
+        let metadata = slice.metadata.replacement();
         Self {
-            metadata: ChangedMeta {
-                labels: map_patch(labels.iter(), slice_metadata.labels.iter()),
-                annotations: map_patch(annotations.iter(), slice_metadata.all_annotations()),
-                owner_references: has_wrong_owner.then_some([owner]),
-            },
-            endpoints: (slice.endpoints != draft.endpoints).then_some(&draft.endpoints),
-            ports: (slice.ports != draft.ports).then_some(&draft.ports),
+            api_version: ENDPOINT_SLICES.api_version(),
+            kind: "EndpointSlice",
+            metadata: metadata
+                .with_label_edits(map_edits(labels.iter(), slice_metadata.labels.iter()))
+                .with_annotation_edits(map_edits(annotations.iter(), slice_metadata.all_annotations()))
+                .with_owner_references(has_wrong_owner.then_some(std::slice::from_ref(owner))),
+            address_type: &slice.address_type,
+            endpoints: &draft.endpoints,
+            ports: &draft.ports,
+            undeclared: slice.undeclared.fields_without(&messages::ENDPOINT_SLICE, &["apiVersion", "kind"]),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,27 +1,29 @@
 //! The loop that writes one Endpoints object for every Service with a selector. Endpoints are the predecessor of slices.
 //!
-//! Differences from upstream: Endpoints are patched with a precondition on the cached version. A sync waits until the cache
-//! shows all writes of this process; upstream remembers one version. Deletions have a precondition on the UID and the version.
-//! Endpoints with too many addresses are written only if they change. A list of ports that is too long for the API server is
-//! truncated.
+//! Differences from upstream: a sync waits until the cache shows all writes of this process; upstream remembers one version.
+//! Deletions have a precondition on the UID and the version. Endpoints with too many addresses are written only if they change. A
+//! list of ports that is too long for the API server is truncated.
 
 pub mod decide;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
-    api::PatchFormat,
+    meta::MetadataReplacement,
     prelude::*,
     second_writer::OwnedWrites,
     settings::{Tunable, WorkersFlag},
+    wire::{RawFields, messages},
 };
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::decide::{Plan, ServiceWithPods, Snapshot, WantedEndpoints};
 use crate::{
+    body::map_edits,
     memory::{InSyncVersions, ServiceMemory, ServiceMemoryByKey},
-    objects::{ENDPOINTS, Endpoints, Service, endpoints_object_ref},
+    objects::{ENDPOINTS, Endpoints, Service, Subset, endpoints_object_ref},
     observe::{WaitingKeys, drop_satisfied_ledger_record, waiting_for_pod_index},
     shared_service_pod_index::SharedServicePodIndex,
 };
@@ -44,7 +46,7 @@ pub const ENDPOINTS_LOOP: LoopDefinition = LoopDefinition::new("endpoints-contro
         ..OwnedWrites::of_object("", "endpoints")
     }]);
 
-/// The controller that creates, patches and deletes the Endpoints objects of Services with a selector.
+/// The controller that creates, replaces and deletes the Endpoints objects of Services with a selector.
 pub struct EndpointsController {
     pod_index: Arc<SharedServicePodIndex>,
     endpoints: Arc<Store<Endpoints>>,
@@ -169,8 +171,8 @@ impl Controller for EndpointsController {
     }
 }
 
-/// Replaces the memory of the Service. Creates the Endpoints if they do not exist, or patches them if they differ from the
-/// wanted state.
+/// Replaces the memory of the Service. Creates the Endpoints if they do not exist, or replaces them if they differ from
+/// the wanted state.
 async fn write_if_needed(
     key: &NamespacedName,
     service: &Service,
@@ -195,10 +197,14 @@ async fn write_if_needed(
     }
     let request = match existing_endpoints {
         Some(endpoints) => {
-            let body = io.encode_body(|| patch_body(endpoints, wanted));
-            Request::patch(ENDPOINTS, &endpoints.metadata, PatchFormat::Merge, body).with_verb_text("update")
+            let body = || EndpointsReplacement::new(endpoints, wanted);
+            let body = io.encode_object(&ENDPOINTS, &messages::ENDPOINTS, body);
+            Request::replace(ENDPOINTS, &endpoints.metadata, body).with_verb_text("update")
         }
-        None => Request::create(ENDPOINTS, &key.namespace, &key.name, io.encode_body(|| create_body(key, wanted))),
+        None => {
+            let body = io.encode_object(&ENDPOINTS, &messages::ENDPOINTS, || create_body(key, wanted));
+            Request::create(ENDPOINTS, &key.namespace, &key.name, body)
+        }
     };
     let refusal = match io.send(request.with_role(ObjectRole::AwaitedObject)).await {
         Err(refusal) if refusal.class != RefusalClass::NamespaceTerminating => refusal,
@@ -232,16 +238,32 @@ fn create_body(key: &NamespacedName, wanted: &WantedEndpoints) -> Value {
     })
 }
 
-/// Builds the merge patch that changes `endpoints` into the wanted state. It does not change annotations of other writers.
-fn patch_body(endpoints: &Endpoints, wanted: &WantedEndpoints) -> Value {
-    let meta = &endpoints.metadata;
-    let gone = meta.labels.iter().filter(|(key, _)| wanted.labels.get(key).is_none()).map(|(key, _)| (key, None));
-    let labels: BTreeMap<&str, Option<&str>> =
-        wanted.labels.iter().map(|(key, value)| (key, Some(value))).chain(gone).collect();
-    let annotations: BTreeMap<&str, Option<&str>> =
-        wanted.annotations().into_iter().filter(|(name, value)| meta.annotations.get(name) != *value).collect();
-    json!({
-        "metadata": {"labels": labels, "annotations": annotations},
-        "subsets": wanted.subsets,
-    })
+/// Endpoints that replace the received ones, with their metadata and all fields that this version does not know.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EndpointsReplacement<'a> {
+    api_version: String,
+    kind: &'static str,
+    metadata: MetadataReplacement<'a>,
+    subsets: &'a [Subset],
+    #[serde(flatten)]
+    undeclared: RawFields<'a>,
+}
+
+impl<'a> EndpointsReplacement<'a> {
+    /// Builds the body that changes `endpoints` into the wanted state. It does not change annotations of other writers.
+    fn new(endpoints: &'a Endpoints, wanted: &'a WantedEndpoints) -> Self {
+        let meta = &endpoints.metadata;
+        let annotations = wanted.annotations().into_iter().filter(|(name, value)| meta.annotations.get(name) != *value);
+        Self {
+            api_version: ENDPOINTS.api_version(),
+            kind: "Endpoints",
+            metadata: meta
+                .replacement()
+                .with_label_edits(map_edits(meta.labels.iter(), wanted.labels.iter()))
+                .with_annotation_edits(annotations.collect()),
+            subsets: &wanted.subsets,
+            undeclared: endpoints.undeclared.fields_without(&messages::ENDPOINTS, &["apiVersion", "kind"]),
+        }
+    }
 }

@@ -36,7 +36,7 @@
 //! - An index holds the Pods of each Service, so that neither an event of a Pod nor a sync iterates over a namespace.
 //! - A sync of a large Service compares only the Pods and slices that have changed since the last sync
 //!   (`docs/decisions/0019-changed-pods.md`).
-//! - The ledger in `common` recognizes writes of this process by their version. Slices are patched and deleted with a
+//! - The ledger in `common` recognizes writes of this process by their version. Slices are replaced and deleted with a
 //!   precondition on the version in the snapshot; upstream replaces a reused slice unconditionally.
 //! - Writes are ordered so that no endpoint is missing between two writes.
 //! - The loops notice the deletion of a slice even if another process wrote the slice.

@@ -46,7 +46,7 @@ pub struct InSyncVersions {
 impl InSyncVersions {
     /// Takes the versions from the metadata of the cached objects.
     pub fn new(service: &Service, endpoints: &Endpoints) -> Self {
-        let Meta { uid, resource_version, .. } = &endpoints.metadata;
+        let Meta { uid, resource_version, .. } = &*endpoints.metadata;
         Self { service: service.metadata.resource_version, endpoints: (uid.clone(), *resource_version) }
     }
 }

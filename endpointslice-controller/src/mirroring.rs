@@ -1,8 +1,8 @@
 //! The loop that mirrors the hand-made Endpoints of Services without a selector into slices.
 //!
-//! Differences from upstream: slices are patched instead of replaced. Instead of creating a slice and deleting another, a sync
-//! updates the slice to delete that has the most endpoints in common with the new slice. A terminating slice is treated as
-//! deleted. Deleting a slice that does not exist is not a failure.
+//! Differences from upstream: instead of creating a slice and deleting another, a sync updates the slice to delete that has the
+//! most endpoints in common with the new slice. A terminating slice is treated as deleted. Deleting a slice that does not exist is
+//! not a failure.
 
 pub mod decide;
 
@@ -52,7 +52,7 @@ pub const ENDPOINT_SLICE_MIRRORING_LOOP: LoopDefinition =
         .with_user_agent_and_component("endpointslicemirroring-controller", "endpoint-slice-mirroring-controller")
         .with_owned_writes(&[owned_slice_writes(MANAGED_BY_MIRRORING)]);
 
-/// The controller that creates, patches and deletes the slices that mirror hand-made Endpoints.
+/// The controller that creates, replaces and deletes the slices that mirror hand-made Endpoints.
 pub struct MirroringController {
     services: Arc<Store<Service>>,
     endpoints: Arc<Store<Endpoints>>,

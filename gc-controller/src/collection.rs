@@ -46,7 +46,7 @@ impl CollectorState {
 
     /// Waits until this process becomes the leader, then enqueues all pending work, which is derived from the graph.
     pub(crate) async fn take_over(self: Arc<Self>, write_gate: WriteGate) {
-        write_gate.wait_until_open().await;
+        write_gate.wait_until_leading().await;
         for part in 0.. {
             let mut work = Vec::new();
             let more = {

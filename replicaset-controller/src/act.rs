@@ -1,21 +1,25 @@
 //! The requests of a sync: creations or deletions of Pods, and the status.
 
 mod body;
+#[cfg(test)]
+mod guards;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use common::{
     io::{create_pod, delete_pod},
+    meta::ReplaceableMeta,
     pod_creation_pauses::PodCreationOutcome,
     pods::PODS,
     prelude::*,
+    wire::{RawMessage, WithUndeclared, messages},
 };
 use serde::Deserialize;
 
 use crate::{
     ReplicaController,
     kind::SetKind,
-    objects::Status,
+    objects::{CachedSet, Status},
     plan::{FailedPodOperation, PodChangesOutcome, PodDeletion},
     snapshot::Snapshot,
 };
@@ -48,7 +52,9 @@ pub(crate) async fn create_pods<K: SetKind>(
     io.update_memory(|controller| {
         controller.watch.failed_pod_backoffs.iter().for_each(|backoffs| backoffs.record_pod_creation(&owner.uid));
     });
-    let body = io.encode_body(|| body::new_pod_body(&owner.name, template, owner.controller_reference()));
+    let body = io.encode_object(&PODS, &messages::POD, || {
+        body::new_pod_body(&owner.name, template, owner.controller_reference())
+    });
     let request = Request::create(PODS, &owner.namespace, &Arc::default(), body);
     let why = if count == missing { Cow::Borrowed("") } else { format!("{missing} Pods are missing").into() };
     let request = request.with_generate_name(body::pod_name_prefix(&owner.name)).with_reason(why);
@@ -108,9 +114,9 @@ pub(crate) enum StatusWriteOutcome {
 /// The fields of a set that are read from the server's answers.
 #[derive(Deserialize)]
 struct StoredSet {
-    metadata: Meta,
+    metadata: ReplaceableMeta,
     #[serde(default)]
-    status: Option<Status>,
+    status: WithUndeclared<Status>,
 }
 
 /// Writes the status if it differs from the stored status.
@@ -128,7 +134,7 @@ pub(crate) async fn write_status<K: SetKind>(
     if !decision_settings.is_status_worth_writing(status, &snapshot.set.status) {
         return Ok(StatusWriteOutcome::Done);
     }
-    let first = send_status(snapshot, status, known.resource_version, io).await;
+    let first = send_status(snapshot, status, known, &snapshot.set.status.undeclared, io).await;
     if !matches!(first, Err(Refusal { class: RefusalClass::VersionConflict, .. })) {
         return process_status_answer(status, first, io);
     }
@@ -145,33 +151,34 @@ pub(crate) async fn write_status<K: SetKind>(
         }
     }
     let request = Request::get(K::RESOURCE, &owner.namespace, &known.name);
-    let request = request.with_reason("another writer has changed its status");
+    let request = request.with_object_answer::<CachedSet<K>>().with_reason("another writer has changed its status");
     let live = match io.send_and_decode::<StoredSet>(request).await {
         Ok(Some(live)) => live,
         answer => return process_status_answer(status, answer, io),
     };
-    let is_written = |live_status: &Status| !decision_settings.is_status_worth_writing(status, live_status);
-    if live.metadata.uid != owner.uid || live.status.as_ref().is_some_and(is_written) {
+    if live.metadata.uid != owner.uid || !decision_settings.is_status_worth_writing(status, &live.status) {
         return Ok(StatusWriteOutcome::Done);
     }
-    let second = send_status(snapshot, status, live.metadata.resource_version, io).await;
+    let second = send_status(snapshot, status, &live.metadata, &live.status.undeclared, io).await;
     process_status_answer(status, second, io)
 }
 
+/// Replaces the status of the set with these metadata, whose status has further fields that are kept.
 async fn send_status<K: SetKind>(
     snapshot: &Snapshot,
     status: &Status,
-    version: ResourceVersion,
+    meta: &ReplaceableMeta,
+    raw_undeclared: &RawMessage,
     io: Io<'_, ReplicaController<K>>,
 ) -> Result<Option<StoredSet>, Refusal> {
-    let body = io.encode_body(|| serde_json::json!({"status": status}));
+    let body = io.encode_status::<CachedSet<K>>(meta.replacement(), status, raw_undeclared);
     let role = if snapshot.decision_settings.waits_for_own_writes {
         ObjectRole::SyncedObject
     } else {
         ObjectRole::UntrackedObject
     };
-    let request = Request::patch_status(K::RESOURCE, &snapshot.set.metadata, body).into_strategic_patch();
-    io.send_and_decode(request.with_precondition_version(Some(version)).with_role(role)).await
+    let request = Request::replace_status(K::RESOURCE, meta, body).with_object_answer::<CachedSet<K>>();
+    io.send_and_decode(request.with_role(role)).await
 }
 
 fn process_status_answer<K: SetKind>(
@@ -181,7 +188,7 @@ fn process_status_answer<K: SetKind>(
 ) -> Result<StatusWriteOutcome, SyncError> {
     match answer {
         Ok(Some(stored)) if status.terminating_replicas.is_some() => {
-            let kept = stored.status.is_some_and(|stored| stored.terminating_replicas.is_some());
+            let kept = stored.status.terminating_replicas.is_some();
             io.update_memory(|controller| controller.record_terminating_replicas_kept(kept));
         }
         Err(refusal) if !refusal.is_not_found() => {

@@ -1,6 +1,12 @@
 //! ReplicaSets and ReplicationControllers as kinds of sets, and all differences between them.
 
-use common::{intern::Labels, object::Resource, selector::Selector, settings::WorkersFlag};
+use common::{
+    intern::Labels,
+    object::Resource,
+    selector::Selector,
+    settings::WorkersFlag,
+    wire::{MessageSchema, messages},
+};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -8,6 +14,8 @@ use serde_json::Value;
 pub trait SetKind: Send + Sync + Sized + 'static {
     /// Resource of the sets; also the kind and apiVersion in owner references.
     const RESOURCE: Resource;
+    /// Schema of a set in protobuf.
+    const PROTOBUF_SCHEMA: &'static MessageSchema;
     /// Name of the work queue in metrics.
     const QUEUE_NAME: &'static str;
     /// The flag with the count of workers that sync sets of this kind.
@@ -29,6 +37,7 @@ pub enum ReplicaSets {}
 
 impl SetKind for ReplicaSets {
     const RESOURCE: Resource = Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet");
+    const PROTOBUF_SCHEMA: &'static MessageSchema = &messages::REPLICA_SET;
     const QUEUE_NAME: &'static str = "replicaset";
     const WORKERS_FLAG: WorkersFlag =
         WorkersFlag::new("concurrent-replicaset-syncs", 5, "How many ReplicaSets are synced at once");
@@ -47,6 +56,7 @@ pub enum ReplicationControllers {}
 
 impl SetKind for ReplicationControllers {
     const RESOURCE: Resource = Resource::namespaced("", "v1", "replicationcontrollers", "ReplicationController");
+    const PROTOBUF_SCHEMA: &'static MessageSchema = &messages::REPLICATION_CONTROLLER;
     const QUEUE_NAME: &'static str = "replicationmanager";
     const WORKERS_FLAG: WorkersFlag =
         WorkersFlag::new("concurrent-rc-syncs", 5, "How many ReplicationControllers are synced at once");

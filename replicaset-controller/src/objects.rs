@@ -3,14 +3,15 @@
 use std::{marker::PhantomData, sync::Arc};
 
 use common::{
-    conditions::{Condition, ConditionListPatch},
+    conditions::Condition,
     intern::Labels,
-    json::{RawJson, null_if_default},
+    meta::ReplaceableMeta,
     prelude::*,
     store::ByNamespace,
     template::Template,
+    wire::{MessageSchema, WithUndeclared},
 };
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
 use crate::kind::SetKind;
@@ -21,8 +22,8 @@ use crate::kind::SetKind;
 /// them could delete every Pod of a namespace.
 #[derive(Debug)]
 pub struct ReplicaSet {
-    /// `metadata` without annotations and finalizers.
-    pub metadata: Meta,
+    /// `metadata`, decoded without annotations and finalizers.
+    pub metadata: ReplaceableMeta,
     /// `spec.replicas`: the desired count of Pods.
     pub replicas: usize,
     /// `spec.minReadySeconds`: seconds that a Pod must be ready to count as available.
@@ -34,32 +35,28 @@ pub struct ReplicaSet {
     /// `spec.template.metadata.labels`.
     pub template_labels: Labels,
     /// `status` from the cache; the defaults if it is absent.
-    pub status: Status,
+    pub status: WithUndeclared<Status>,
 }
 
-/// The fields of a set's `status` that the controller computes. It is written as a strategic merge patch, in which the fields that
-/// the API omits when they are zero or empty are null.
+/// The fields of a set's `status` that the controller computes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// Count of active Pods, which have not finished and are not terminating.
     pub replicas: i32,
     /// Count of active Pods with every label of the template.
-    #[serde(serialize_with = "null_if_default")]
     pub fully_labeled_replicas: i32,
     /// Count of ready active Pods.
-    #[serde(serialize_with = "null_if_default")]
     pub ready_replicas: i32,
     /// Count of active Pods that have been ready for `minReadySeconds`.
-    #[serde(serialize_with = "null_if_default")]
     pub available_replicas: i32,
     /// Count of terminating Pods; `None` if the gate of this field is off, or for ReplicationControllers.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating_replicas: Option<i32>,
     /// `metadata.generation` of the set from which the status was computed.
-    #[serde(serialize_with = "null_if_default")]
     pub observed_generation: i64,
     /// All conditions, including those of other writers.
-    #[serde(deserialize_with = "read_conditions", serialize_with = "write_conditions")]
+    #[serde(deserialize_with = "read_conditions")]
     pub conditions: Vec<Condition>,
 }
 
@@ -67,10 +64,6 @@ fn read_conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Con
     let mut list = Option::<Vec<Condition>>::deserialize(deserializer)?.unwrap_or_default();
     list.shrink_to_fit();
     Ok(list)
-}
-
-fn write_conditions<S: Serializer>(conditions: &[Condition], serializer: S) -> Result<S::Ok, S::Error> {
-    (!conditions.is_empty()).then_some(ConditionListPatch(conditions)).serialize(serializer)
 }
 
 /// A cached set of kind `K`.
@@ -84,6 +77,7 @@ pub struct CachedSet<K> {
 impl<K: SetKind> Object for CachedSet<K> {
     const RESOURCE: Resource = K::RESOURCE;
     type Indexes = (ByController, ByNamespace);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(K::PROTOBUF_SCHEMA);
 
     fn meta(&self) -> &Meta {
         &self.replica_set.metadata
@@ -92,10 +86,10 @@ impl<K: SetKind> Object for CachedSet<K> {
 
 #[derive(Deserialize)]
 struct SetJson {
-    metadata: Meta,
+    metadata: ReplaceableMeta,
     spec: SetSpecJson,
     #[serde(default)]
-    status: Option<Status>,
+    status: Option<WithUndeclared<Status>>,
 }
 
 #[derive(Deserialize)]
@@ -106,7 +100,7 @@ struct SetSpecJson {
     min_ready_seconds: Option<i64>,
     #[serde(default)]
     selector: Value,
-    template: Option<RawJson>,
+    template: Option<Template>,
 }
 
 impl<'de, K: SetKind> Deserialize<'de> for CachedSet<K> {
@@ -129,7 +123,7 @@ impl SetJson {
         if selector.is_empty() {
             return Err("spec.selector selects every Pod".to_owned());
         }
-        let template = spec.template.map(Template::new).unwrap_or_default();
+        let template = spec.template.unwrap_or_default();
         if let Some(problem) = template.validation_error() {
             return Err(format!("spec.template: {problem}"));
         }
@@ -218,8 +212,8 @@ mod tests {
             ("/spec/selector", json!(null), "spec.selector is missing"),
             ("/spec/selector", json!({}), "spec.selector selects every Pod"),
             ("/spec/template", json!(null), "spec.template: Pod template is missing"),
-            ("/spec/template", json!("x"), "spec.template: Pod template is not an object"),
-            ("/spec/template/metadata/labels", json!({"a": 1}), "spec.template: Pod template's labels cannot be read"),
+            ("/spec/template", json!("x"), "expected an object"),
+            ("/spec/template/metadata/labels", json!({"a": 1}), "spec.template: Pod template cannot be read"),
             ("/status", json!({"replicas": "many"}), "invalid type"),
         ] {
             let mut object = web();
@@ -236,16 +230,5 @@ mod tests {
         let mut object = web();
         object["spec"]["selector"] = json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]});
         assert!(read::<ReplicaSets>(&object).unwrap().selector.validation_error().is_some());
-    }
-
-    /// REPLICASET-34.
-    #[test]
-    fn a_status_patch_clears_fields_that_are_zero() {
-        let status = Status { replicas: 0, ready_replicas: 2, terminating_replicas: Some(0), ..Status::default() };
-        assert_eq!(
-            serde_json::to_value(&status).unwrap(),
-            json!({"replicas": 0, "fullyLabeledReplicas": null, "readyReplicas": 2, "availableReplicas": null,
-                "terminatingReplicas": 0, "observedGeneration": null, "conditions": null})
-        );
     }
 }

@@ -11,13 +11,13 @@ use common::{
     prelude::*,
     revision::CONTROLLER_REVISIONS,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::templates::PhaseTemplates;
 use crate::{
     StatefulSetController,
     decide::revisions,
-    objects::{STATEFUL_SETS, Status},
+    objects::{STATEFUL_SETS, StatefulSet, Status},
     plan::{
         PodPlan,
         revisions::{RevisionWrite, Revisions},
@@ -149,8 +149,8 @@ pub(crate) async fn write_status(snapshot: &Snapshot, status: &Status, io: SetIo
     if !status.differs_from(&set.status) {
         return Ok(());
     }
-    let body = io.encode_body(|| json!({"status": status}));
-    match io.send(Request::patch_status(STATEFUL_SETS, &set.metadata, body).with_role(write_role(snapshot))).await {
+    let body = io.encode_status::<StatefulSet>(set.metadata.replacement(), status, &set.status.undeclared);
+    match io.send(Request::replace_status(STATEFUL_SETS, &set.metadata, body).with_role(write_role(snapshot))).await {
         Err(refusal) if !refusal.error.is_not_found() => {
             Err(SyncError::from_refusal_in_namespace("cannot write the status", &refusal))
         }

@@ -35,7 +35,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         set: Arc::clone(set),
         unmanaged_reason: unmanaged_reason(set, claimed.len()),
         pod_plan: PodPlan::default(),
-        status: set.status.clone(),
+        status: set.status.declared.clone(),
         volume_claim_mismatches: VolumeClaimMismatches::default(),
         mismatches_to_report: Vec::new(),
         time_to_next_availability: None,

@@ -1,10 +1,11 @@
 //! Requests to the API server, and the single place where their errors are classified.
 //!
 //! [`Api`] is a thin layer over `kube::Client`. It adds paths, the field manager, the leadership gate before every write, the
-//! client-side rate limit, `Retry-After`, and errors that say whether a write may have happened. Request bodies are JSON.
-//! Answers are bytes in a format that the caller accepts and decodes.
+//! client-side rate limit, `Retry-After`, and errors that say whether a write may have happened. Answers are bytes in a
+//! format that the caller accepts and decodes.
 
 mod answer;
+mod body;
 mod call;
 mod error;
 mod metrics;
@@ -25,6 +26,7 @@ use crate::{
 };
 
 use answer::Answer;
+pub use body::EncodedBody;
 pub use call::Call;
 pub use error::{Error, ErrorStatus, StatusCause};
 pub use metrics::RequestMetrics;
@@ -176,7 +178,7 @@ impl Api {
         self.with(|inner| inner.pace = pace)
     }
 
-    /// Sets the format that informers request for kinds that support that format.
+    /// Sets the format that informers request, and that writes send, for kinds that support that format.
     #[must_use]
     pub fn with_preferred_format(self, format: WireFormat) -> Self {
         self.with(|inner| inner.preferred = format)
@@ -215,7 +217,7 @@ impl Api {
         &self.inner.gate
     }
 
-    /// Returns the format that informers request for kinds that support that format.
+    /// Returns the format that informers request, and that writes send, for kinds that support that format.
     pub fn preferred_format(&self) -> WireFormat {
         self.inner.preferred
     }
@@ -278,12 +280,12 @@ impl Api {
 
     /// Creates an object from `body`, which is sent as JSON.
     pub async fn create<B: Serialize + ?Sized>(&self, target: RequestTarget<'_>, body: &B) -> Result<Bytes, Error> {
-        self.call(Call::create(target, encode(body)?)).await
+        self.call(Call::create(target, EncodedBody::json(body)?)).await
     }
 
-    /// Replaces an object. The `resourceVersion` in `body` is the precondition.
+    /// Replaces an object by `body`, which is sent as JSON. Its `resourceVersion` is the precondition.
     pub async fn replace<B: Serialize + ?Sized>(&self, target: RequestTarget<'_>, body: &B) -> Result<Bytes, Error> {
-        self.call(Call::replace(target, encode(body)?)).await
+        self.call(Call::replace(target, EncodedBody::json(body)?)).await
     }
 
     /// Patches an object with `body`, in the format `format`.
@@ -293,12 +295,12 @@ impl Api {
         format: PatchFormat,
         body: &B,
     ) -> Result<Bytes, Error> {
-        self.call(Call::patch(target, format, encode(body)?)).await
+        self.call(Call::patch(target, format, EncodedBody::json(body)?.bytes)).await
     }
 
     /// Deletes an object under the preconditions in `options`.
     pub async fn delete(&self, target: RequestTarget<'_>, options: &DeleteOptions) -> Result<Bytes, Error> {
-        self.call(Call::delete(target, options)?).await
+        self.call(Call::delete(target, options, self.inner.preferred)?).await
     }
 
     /// Sends a request, retries it as often as the server asks for, and records the write.
@@ -350,7 +352,7 @@ impl Api {
         tokio::select! {
             biased;
             () = gate.wait_until_waits_must_end() => false,
-            () = gate.wait_until_closed(), if writes => false,
+            () = gate.wait_until_leadership_ends(), if writes => false,
             () = self.inner.clock.sleep(duration) => true,
         }
     }
@@ -368,7 +370,8 @@ impl Api {
         let sent = call.body.as_ref().map_or(0, |(_, body)| body.len());
         let request = self.request(&call.method, &call.path, call.accept, call.body.clone())?;
         // The gate is checked immediately before the request is sent, because only the leader may write.
-        if writes && !inner.gate.is_open() {
+        let permit = if writes { inner.gate.wait_for_permission().await } else { None };
+        if writes && permit.is_none() {
             return Err(Error::NotLeader);
         }
         let in_flight = inner.pace.begin_request();
@@ -390,7 +393,7 @@ impl Api {
             attempt_index: attempt,
             is_watch: false,
         });
-        drop(in_flight);
+        drop((in_flight, permit));
         answer.and_then(|(_, read)| read)
     }
 
@@ -428,10 +431,6 @@ pub fn percent_encode(value: &str) -> String {
         }
     }
     out
-}
-
-fn encode<B: Serialize + ?Sized>(body: &B) -> Result<Bytes, Error> {
-    serde_json::to_vec(body).map(Bytes::from).map_err(|e| Error::Unsent(format!("cannot encode the request: {e}")))
 }
 
 fn with_query(path: String, query: &str) -> String {

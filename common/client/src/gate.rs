@@ -1,15 +1,26 @@
-//! The permission to write: open while this process is the leader, closed otherwise.
+//! The permission to write: given while this process is the leader, refused otherwise.
 //!
 //! Every write of every controller passes one gate, in [`crate::api`], so that no code path can skip the check. Leader
 //! election opens the gate up to a deadline and moves the deadline with every renewal. The gate closes by itself when the
 //! deadline passes.
 //!
+//! A leader that writes nothing renews its Lease so rarely that its gate is often closed. The first write then waits for a
+//! renewal, which it requests: see [`WriteGate::wait_for_permission`]. Leadership itself ends only when the keeper closes the
+//! gate.
+//!
 //! A process that shuts down finishes its running syncs while the gate is still open. These syncs must no longer wait for
 //! retries and rate limits, so [`WriteGateKeeper::end_waits`] ends all such waits.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::{
     clock::{Clock, Instant},
@@ -17,15 +28,22 @@ use crate::{
     watched as watch,
 };
 
+/// The part of the time between an opening of the gate and its deadline in which no write begins, as a divisor. A write that is
+/// in flight at the deadline is given up, although it may take effect.
+const LAST_PART: u32 = 5;
+
 /// Whether a gate is open, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GateState {
+    /// This process does not lead.
     Closed,
     /// Open without a deadline, because there is no leader election.
     Open,
-    /// Open until `deadline`, which every renewal of the Lease moves.
+    /// This process leads, and may write until `deadline`, which every renewal of the Lease moves.
     Until {
         deadline: Instant,
+        /// Time before the deadline in which no write begins.
+        margin: Duration,
         /// Total time for which the machine had been suspended when the deadline was set.
         suspended: Duration,
     },
@@ -37,7 +55,7 @@ impl GateState {
         match self {
             Self::Closed => Some(Duration::ZERO),
             Self::Open => None,
-            Self::Until { deadline, suspended } => {
+            Self::Until { deadline, suspended, .. } => {
                 let left = deadline.saturating_duration_since(clock.monotonic_now());
                 Some(left.saturating_sub(clock.total_suspended_time().saturating_sub(suspended)))
             }
@@ -46,6 +64,14 @@ impl GateState {
 
     fn is_open(self, clock: &Clock) -> bool {
         self.remaining(clock).is_none_or(|left| !left.is_zero())
+    }
+
+    /// Whether a write may begin: the gate is open, and its deadline is not near.
+    fn admits_new_write(self, clock: &Clock) -> bool {
+        match self {
+            Self::Until { margin, .. } => self.remaining(clock).is_none_or(|left| left > margin),
+            Self::Closed | Self::Open => self.is_open(clock),
+        }
     }
 }
 
@@ -56,12 +82,35 @@ struct GateOpening {
     left: Option<Arc<WrittenVersions>>,
 }
 
+/// The demand for the gate, which decides how often the Lease is renewed.
+#[derive(Debug, Default)]
+struct WriteDemand {
+    /// Whether a write has asked for permission since [`WriteGateKeeper::take_write_demand`].
+    has_writes: AtomicBool,
+    /// Count of writes in flight.
+    in_flight: AtomicUsize,
+    /// Is notified when `has_writes` becomes true, and when a write waits for a renewal.
+    notify: Notify,
+}
+
+/// The permission for one write. The leader renews its Lease for as long as the permit exists.
+#[derive(Debug)]
+#[must_use = "the permit must live as long as the write is in flight"]
+pub struct WritePermit(Arc<WriteDemand>);
+
+impl Drop for WritePermit {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The reader's half of the gate, which reports whether writes are allowed. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WriteGate {
     state: watch::Receiver<GateState>,
     draining: watch::Receiver<bool>,
     opened: Arc<Mutex<GateOpening>>,
+    demand: Arc<WriteDemand>,
     clock: Clock,
 }
 
@@ -77,7 +126,7 @@ pub struct WriteGateKeeper {
 pub fn closed_write_gate(clock: Clock) -> (WriteGateKeeper, WriteGate) {
     let (open, state) = watch::channel(GateState::Closed);
     let (drain, draining) = watch::channel(false);
-    let gate = WriteGate { state, draining, opened: Arc::default(), clock };
+    let gate = WriteGate { state, draining, opened: Arc::default(), demand: Arc::default(), clock };
     (WriteGateKeeper { state: open, draining: drain, gate: gate.clone() }, gate)
 }
 
@@ -93,20 +142,37 @@ impl WriteGateKeeper {
         self.gate.opened.lock().left = versions.map(Arc::new);
     }
 
-    /// Opens the gate until `deadline`, or moves the deadline of an open gate. The time in which the machine is suspended
-    /// counts, too.
+    /// Opens the gate until `deadline`, or moves the deadline. The time in which the machine is suspended counts, too.
     pub fn open_until(&self, deadline: Instant) {
-        let suspended = self.gate.clock.total_suspended_time();
+        let clock = &self.gate.clock;
+        let suspended = clock.total_suspended_time();
+        let margin = deadline.saturating_duration_since(clock.monotonic_now()) / LAST_PART;
         self.note_opening();
-        self.state.send_replace(GateState::Until { deadline, suspended });
+        self.state.send_replace(GateState::Until { deadline, margin, suspended });
     }
 
-    /// Whether the deadline has passed, or the gate was closed or was never opened.
-    pub fn is_closed(&self) -> bool {
-        !self.gate.is_open()
+    /// Whether no write may begin now, so that a write waits for a renewal.
+    pub fn needs_renewal(&self) -> bool {
+        !self.state.borrow().admits_new_write(&self.gate.clock)
     }
 
-    /// Closes the gate before its deadline, and forgets the time at which the gate was opened.
+    /// Returns whether a write has asked for permission since the last call.
+    pub fn take_write_demand(&self) -> bool {
+        self.gate.demand.has_writes.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether a write is in flight, or has asked for permission since the last [`WriteGateKeeper::take_write_demand`].
+    pub fn has_write_demand(&self) -> bool {
+        let WriteDemand { has_writes, in_flight, .. } = &*self.gate.demand;
+        has_writes.load(Ordering::Relaxed) || in_flight.load(Ordering::Relaxed) > 0
+    }
+
+    /// Waits for the first write since the last [`WriteGateKeeper::take_write_demand`]. Cancel safe; for one task only.
+    pub async fn wait_for_write_demand(&self) {
+        self.gate.demand.notify.notified().await;
+    }
+
+    /// Ends leadership: closes the gate for good until it is opened again, and forgets the time at which it was opened.
     pub fn close(&self) {
         self.state.send_replace(GateState::Closed);
         *self.gate.opened.lock() = GateOpening::default();
@@ -124,19 +190,47 @@ impl WriteGateKeeper {
 }
 
 impl WriteGate {
-    /// Whether a write may be sent now.
+    /// Whether a write in flight may go on. Between two renewals of an idle leader, the gate is closed.
     pub fn is_open(&self) -> bool {
         self.state.borrow().is_open(&self.clock)
     }
 
-    /// Returns the time at which the gate was opened; `None` while the gate is closed. Renewals do not change the time.
-    pub fn open_since(&self) -> Option<Instant> {
-        self.opened.lock().since.filter(|_| self.is_open())
+    /// Whether this process leads, although its gate may be closed until the next renewal.
+    pub fn is_leading(&self) -> bool {
+        *self.state.borrow() != GateState::Closed
     }
 
-    /// Waits until the gate is open, and returns the start of the term with the versions that the predecessor wrote.
-    pub async fn wait_until_open(&self) -> LeadershipStart {
-        if self.state.clone().wait_for(|state| state.is_open(&self.clock)).await.is_err() {
+    /// Waits until a write may begin, and returns its permit; `None` if this process does not lead, or no longer.
+    ///
+    /// A leader's write that finds the deadline passed or near requests a renewal and waits for it.
+    pub async fn wait_for_permission(&self) -> Option<WritePermit> {
+        let mut state = self.state.clone();
+        self.demand.in_flight.fetch_add(1, Ordering::Relaxed);
+        let permit = WritePermit(Arc::clone(&self.demand));
+        loop {
+            let now = *state.borrow_and_update();
+            if !matches!(now, GateState::Until { .. }) {
+                return (now == GateState::Open).then_some(permit);
+            }
+            let admits = now.admits_new_write(&self.clock);
+            if !self.demand.has_writes.swap(true, Ordering::Relaxed) || !admits {
+                self.demand.notify.notify_one();
+            }
+            if admits {
+                return Some(permit);
+            }
+            state.changed().await.ok()?;
+        }
+    }
+
+    /// Returns the time at which this process began to lead; `None` if it does not lead. Renewals do not change the time.
+    pub fn leading_since(&self) -> Option<Instant> {
+        self.opened.lock().since.filter(|_| self.is_leading())
+    }
+
+    /// Waits until this process leads, and returns the start of the term with the versions that the predecessor wrote.
+    pub async fn wait_until_leading(&self) -> LeadershipStart {
+        if self.state.clone().wait_for(|state| *state != GateState::Closed).await.is_err() {
             // The keeper was dropped, so the gate can never open again.
             std::future::pending::<()>().await;
         }
@@ -145,6 +239,12 @@ impl WriteGate {
             leading_since: since.unwrap_or_else(|| self.clock.monotonic_now()),
             versions_written_by_predecessor: left,
         }
+    }
+
+    /// Waits until this process no longer leads.
+    pub async fn wait_until_leadership_ends(&self) {
+        // Without a keeper, the gate cannot open again.
+        let _ = self.state.clone().wait_for(|state| *state == GateState::Closed).await;
     }
 
     /// Waits until the keeper closes the gate or the deadline passes.
@@ -166,12 +266,12 @@ impl WriteGate {
     /// Waits for [`WriteGateKeeper::end_waits`]. Afterwards, no request may wait for a retry or a rate limit.
     pub async fn wait_until_waits_must_end(&self) {
         if self.draining.clone().wait_for(|draining| *draining).await.is_err() {
-            // The keeper was dropped without a call of `end_waits`. Then `wait_until_closed` ends the waits of writes.
+            // The keeper was dropped without a call of `end_waits`. Then the end of leadership ends the waits of writes.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Returns the time until the deadline; `None` if the gate is closed or has no deadline.
+    /// Returns the time until the deadline; `None` if this process does not lead, or there is no deadline.
     pub fn time_until_deadline(&self) -> Option<Duration> {
         let state = *self.state.borrow();
         state.remaining(&self.clock).filter(|_| state != GateState::Closed)
@@ -187,15 +287,17 @@ mod tests {
     async fn an_open_gate_closes_by_itself_at_its_deadline() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let (keeper, gate) = closed_write_gate(clock.clone());
-        assert_eq!((gate.is_open(), gate.open_since()), (false, None));
+        assert_eq!((gate.is_open(), gate.leading_since()), (false, None));
         keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
-        gate.wait_until_open().await;
+        gate.wait_until_leading().await;
         let start = clock.monotonic_now();
         clock.sleep(Duration::from_secs(1)).await;
-        assert_eq!(gate.open_since(), Some(start));
+        assert_eq!(gate.leading_since(), Some(start));
         gate.wait_until_closed().await;
         assert_eq!(clock.monotonic_now() - start, Duration::from_secs(10));
-        assert_eq!((gate.is_open(), gate.open_since()), (false, None));
+        assert_eq!((gate.is_open(), gate.leading_since()), (false, Some(start)), "the process still leads");
+        keeper.close();
+        assert_eq!((gate.is_leading(), gate.leading_since()), (false, None));
     }
 
     #[tokio::test(start_paused = true)]
@@ -227,6 +329,41 @@ mod tests {
         clock.sleep(Duration::from_secs(3)).await;
         assert_eq!((gate.is_open(), gate.time_until_deadline()), (true, Some(Duration::from_secs(1))));
         clock.simulate_suspension(Duration::from_secs(1));
-        assert!(!gate.is_open() && keeper.is_closed());
+        assert!(!gate.is_open() && keeper.needs_renewal());
+    }
+
+    /// COMMON-44.
+    #[tokio::test(start_paused = true)]
+    async fn a_write_of_an_idle_leader_waits_for_the_renewal_that_it_requests() {
+        let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
+        let (keeper, gate) = closed_write_gate(clock.clone());
+        assert!(gate.wait_for_permission().await.is_none(), "a standby does not wait");
+        keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
+        assert!(gate.wait_for_permission().await.is_some() && keeper.take_write_demand());
+        keeper.wait_for_write_demand().await;
+        // Within the last two seconds, no write begins.
+        clock.sleep(Duration::from_secs(8)).await;
+        assert!(gate.is_open() && keeper.needs_renewal());
+        let request = || {
+            tokio::spawn({
+                let gate = gate.clone();
+                async move { gate.wait_for_permission().await }
+            })
+        };
+        let waiting = request();
+        keeper.wait_for_write_demand().await;
+        clock.sleep(Duration::from_secs(5)).await;
+        assert!(!waiting.is_finished());
+        keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
+        let permit = waiting.await.unwrap();
+        keeper.take_write_demand();
+        assert!(permit.is_some() && keeper.has_write_demand(), "a write in flight");
+        drop(permit);
+        assert!(!keeper.has_write_demand());
+        clock.sleep(Duration::from_secs(20)).await;
+        let waiting = request();
+        keeper.wait_for_write_demand().await;
+        keeper.close();
+        assert!(waiting.await.unwrap().is_none(), "the Lease is lost");
     }
 }

@@ -13,6 +13,7 @@
 //!
 //! Upstream: client-go `tools/cache`, `Reflector`.
 
+mod accept;
 mod filtered;
 mod frames;
 mod reflect;
@@ -38,9 +39,9 @@ use crate::{
 };
 
 pub use crate::head::ObjectHead;
+pub use accept::{ACCEPT_JSON, ACCEPT_METADATA, ACCEPT_METADATA_LIST, ACCEPT_PROTOBUF, ACCEPT_PROTOBUF_METADATA};
 pub use filtered::{LabelFilterSink, LabelFilteredInformer, StoreSink};
 pub use frames::apply_watch_frame;
-pub use reflect::{ACCEPT_JSON, ACCEPT_METADATA, ACCEPT_METADATA_LIST};
 pub use shared::SharedInformer;
 pub use sink::{CacheEventHandler, Sink, StoreAndHandlers, handler_from_method};
 

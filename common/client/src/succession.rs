@@ -21,9 +21,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::Instant,
+    head::ObjectHead,
     map::SeededHashState,
     meta::ResourceVersion,
-    object::{RequestTarget, Resource},
+    object::{EncodedObject, RequestTarget, Resource},
+    wire::Envelope,
 };
 
 /// Lease annotation with the [`WrittenVersions`] of the last holder.
@@ -150,6 +152,12 @@ fn object_id(namespace: &str, name: &str) -> u64 {
 /// Returns the version of the object in an answer. This is the first `resourceVersion`, because the metadata precedes every
 /// part that could contain another one.
 fn version_of(answer: &[u8]) -> ResourceVersion {
+    if let Ok(envelope) = Envelope::decode(answer) {
+        // A deletion may be answered with a status, which has no version.
+        let object = EncodedObject::Protobuf(envelope.object);
+        let head = (envelope.kind != "Status").then(|| object.decode_metadata::<ObjectHead<'_>>().ok()).flatten();
+        return head.map(|head| head.resource_version()).unwrap_or_default();
+    }
     let head = &answer[..answer.len().min(METADATA)];
     let Some(at) = head.windows(FIELD.len()).position(|window| window == FIELD) else {
         return ResourceVersion::UNKNOWN;
@@ -200,8 +208,13 @@ pub struct LeadershipStart {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::clock::Clock;
+    use crate::{
+        clock::Clock,
+        wire::{encode_object, messages},
+    };
 
     const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
     const SETS: Resource = Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet");
@@ -240,11 +253,17 @@ mod tests {
                 .unwrap(),
         );
         let answer = br#"{"metadata":{"resourceVersion":"41"}}"#;
-        writes.record_write_answer(RequestTarget::object(PODS, "shop", ""), answer, clock.monotonic_now());
+        let target = RequestTarget::object(PODS, "shop", "");
+        writes.record_write_answer(target.clone(), answer, clock.monotonic_now());
+        let object = json!({"metadata": {"name": "a", "resourceVersion": "42"}});
+        let object = encode_object("v1", "PartialObjectMetadata", &messages::METADATA_ONLY_OBJECT, &object).unwrap();
+        writes.record_write_answer(target.clone(), &object, clock.monotonic_now());
+        let status = encode_object("v1", "Status", &messages::STATUS, &json!({"metadata": {"resourceVersion": "50"}}));
+        writes.record_write_answer(target, &status.unwrap(), clock.monotonic_now());
         let left = writes.written_versions_for_successor(clock.monotonic_now()).unwrap();
         assert_eq!(
             (left.newest_written_version(&PODS), left.newest_written_version(&SETS)),
-            (ResourceVersion::parse("41"), ResourceVersion::parse("9"))
+            (ResourceVersion::parse("42"), ResourceVersion::parse("9"))
         );
     }
 

@@ -9,6 +9,7 @@
 //! of groups of requests, classifies errors, and records the writes in the [`Ledger`](crate::consistency::Ledger).
 
 mod account;
+mod body;
 mod claim;
 mod group;
 mod outcome;
@@ -17,18 +18,21 @@ mod pods;
 mod request;
 mod revisions;
 mod run;
+mod status;
 
 #[cfg(test)]
 mod tests;
 
 pub use account::{Action, RequestAccount, RequestAccountEntry, SyncCallbacks};
+pub use body::RequestBody;
 pub use claim::{ChildClaim, ChildClaimResults};
 pub use group::GroupConcurrency;
 pub use outcome::{Requeue, RetryPolicy, SyncError, SyncErrorClass};
 pub use pods::{create_pod, create_pod_with_answer, delete_pod};
-pub use request::{AnswerMetadata, ObjectRole, Precondition, Refusal, RefusalClass, Request, RequestBody, Verb};
+pub use request::{AnswerMetadata, ObjectRole, Precondition, Refusal, RefusalClass, Request, Verb};
 pub use revisions::{
     RawRevisionMembers, RevisionChange, RevisionChangeError, RevisionStoreOutcome, RevisionStoreRequest,
     delete_revision,
 };
 pub use run::{Answer, Io, SyncExecutor, SyncForecast, SyncSubject, forecast_sync};
+pub use status::StatusReplacement;

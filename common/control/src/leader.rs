@@ -1,19 +1,25 @@
 //! Takes, renews and releases a Lease, so that one process writes at a time.
 //!
 //! ```text
-//!             attempt every 2-4.4 s, at once when the Lease is released
-//!  candidate ────────────────────────────────────────────► leader ── renews every 2 s ─┐
-//!      ▲                                                     │  ▲──────────────────────┘
-//!      └── (never: a process that lost its Lease ends) ◄─────┘ 10 s without a success
+//!             watches the Lease, and takes it when it is released or expires
+//!  candidate ────────────────────────────────────────────► leader ── renews after 8 s, or, idle and alone, 45 s ─┐
+//!      ▲                                                     │  ▲────────────────────────────────────────────────┘
+//!      └── (never: a process that lost its Lease ends) ◄─────┘ 10 s of failed renewals
 //! ```
 //! [`step`] decides which requests one attempt sends; this module waits, sends the requests, and moves the [`gate`](crate::gate).
 //! A candidate that finds no Lease creates it *held*: no process leads until an operator releases the Lease, because
 //! kube-controller-manager may still run the same loops. A Lease that was deleted under its leader is created again by that leader.
 //!
+//! **How often a leader renews.** The gate closes 10 s after a successful renewal was sent, and a standby takes a Lease that has not
+//! changed for 15 s. So a renewal after 8 s is enough. A leader that writes nothing, and knows of no standby, states 60 s in its
+//! Lease and renews it after 45 s; its gate is closed most of this time, and its next write waits for a renewal. A standby that
+//! finds such a Lease writes the 15 s back, which the leader notices by its watch: from then on, everything is as if the Lease had
+//! always stated 15 s. Without a watch, and after a failure, attempts follow every 2 s.
+//!
 //! Times written by other candidates are never compared with this machine's clock: a Lease expires when *this* candidate has not
 //! seen it change for the lease duration. Only a successful renewal moves the deadline of the gate. A process that was stopped
 //! therefore finds its gate closed when it resumes. The deadline includes the time in which the machine was suspended, although
-//! monotonic time excludes it. The exception is a virtual machine that was stopped without a trace in its kernel's clocks. A
+//! monotonic time excludes it. It leads on if no other process has taken its Lease meanwhile. The exception is a virtual machine that was stopped without a trace in its kernel's clocks. A
 //! process on such a machine may write until the server refuses its next renewal.
 //!
 //! With a [`ProbationSettings`], versions matter: a standby of a new version asks the leader for the Lease, and the leader
@@ -21,9 +27,9 @@
 //! takes the Lease back. See [`probation`]. Candidates that do not know probations take part as usual.
 //!
 //! Upstream: `client-go/tools/leaderelection`. There are four differences: a Lease that does not exist is created held; the
-//! deadline counts from the sending of the last successful renewal, not from the next attempt; a watch notices a released Lease,
-//! not only the next poll; and the Lease is released only when nothing in this process can still write.
+//! deadline of writes counts from the sending of the last successful renewal, not from the next attempt; a watch replaces polls; and the Lease is released only when nothing in this process can still write.
 
+mod attempt;
 mod counted;
 mod lease;
 mod orders;
@@ -39,7 +45,7 @@ use futures::future::OptionFuture;
 use tokio::sync::watch as channel;
 
 use crate::{
-    api::{self, Api, RequestTarget},
+    api::Api,
     clock::{Clock, Instant},
     duration,
     events::{EventRecorder, EventType},
@@ -50,11 +56,12 @@ use crate::{
     succession::WriteLog,
 };
 use counted::ElectionMetrics;
+use lease::LeaseObject;
 use orders::ElectionCommand;
 use probation::{ProbationSettings, RequestingStandby};
 use settings::JITTER_FACTOR;
-use step::{AttemptOutcome, CandidateMemory, CurrentTime, ElectionAttempt, ElectionReply, ElectionRequest};
-use watch::LeaseWatch;
+use step::{AttemptOutcome, CandidateMemory};
+use watch::{LeaseEvent, LeaseWatch};
 
 pub use lease::HAND_OVER_HOLDER_IDENTITY;
 pub use orders::{ElectionStopHandle, StandbyRequestReceiver};
@@ -180,17 +187,15 @@ impl Election {
             "Attempting to acquire leader lease..."
         );
         let watch = LeaseWatch::new(&self.api, &self.settings);
-        let Some(deadline) = self.acquire(&watch).await else {
+        let Some(began) = self.acquire(&watch).await else {
             self.keeper.close();
             return ElectionOutcome::StoppedBeforeLeading;
         };
-        // A leader without a probation needs no watch, because no standby asks it for the Lease.
-        let watch = self.settings.probation.is_some().then_some(watch);
         self.metrics.leading_gauge.set(1.0);
         tracing::info!(lock = self.lease_path(), "Successfully acquired lease");
         self.event(EventType::Normal, "LeaderElection", format!("{} became leader", self.settings.identity));
         self.begin_term();
-        let lost = self.renew_until_end(deadline, watch.as_ref()).await;
+        let lost = self.renew_until_end(began, &watch).await;
         drop(watch);
         self.keeper.close();
         self.metrics.leading_gauge.set(0.0);
@@ -217,18 +222,20 @@ impl Election {
         format!("{}/{}", self.settings.namespace, self.settings.name)
     }
 
-    /// Makes attempts until this candidate holds the Lease. Returns the deadline of the gate; `None` if the candidate was
+    /// Makes attempts until this candidate holds the Lease. Returns when the last request was sent; `None` if the candidate was
     /// stopped.
     async fn acquire(&mut self, watch: &LeaseWatch) -> Option<Instant> {
+        let mut change = None;
         loop {
             if *self.order.borrow_and_update() != ElectionCommand::Lead {
                 return None;
             }
             self.memory.has_filled_caches = (self.is_warm)();
             self.memory.deleted_lease_reserved_until =
-                self.memory.deleted_lease_reserved_until.max(*watch.observations.deleted_lease_expires_at.lock());
+                self.memory.deleted_lease_reserved_until.max(watch.deleted_lease_expires_at());
             let mut pause = self.clock.jitter(self.settings.retry_period, JITTER_FACTOR);
-            match self.attempt().await {
+            let mut is_idle = false;
+            match self.attempt(change.take()).await {
                 AttemptOutcome::HoldsLease { sent_at } => {
                     if let Some(left) = &self.memory.predecessor_written_versions {
                         self.writes.inherit_written_versions(left);
@@ -237,69 +244,113 @@ impl Election {
                     if self.memory.term.as_ref().is_some_and(|term| term.is_on_probation) {
                         self.status.state.lock().probation_began = Some(self.clock.monotonic_now());
                     }
-                    return Some(self.extend_gate(sent_at));
+                    self.extend_gate(sent_at);
+                    return Some(sent_at);
                 }
                 AttemptOutcome::LeftToOthers { until } => {
                     pause = pause.min(until.saturating_duration_since(self.clock.monotonic_now()));
                 }
-                AttemptOutcome::HeldByOther { .. } | AttemptOutcome::Failed { .. } => {}
+                AttemptOutcome::HeldByOther { .. } => is_idle = self.memory.has_filled_caches,
+                AttemptOutcome::Failed { .. } => {}
             }
-            tokio::select! {
-                biased;
-                _ = self.order.changed() => {}
-                () = watch.observations.lease_available_notify.notified() => {}
-                () = self.clock.sleep(pause) => {}
+            let poll_at = self.clock.monotonic_now() + pause;
+            loop {
+                let idle_until = self.memory.idle_until(poll_at);
+                // A standby polls only while its watch does not show all changes, or while it has something to write.
+                let attempt_at = if is_idle && watch.is_connected() { idle_until } else { Some(poll_at) };
+                let sleep = OptionFuture::from(attempt_at.map(tokio::time::sleep_until));
+                tokio::select! {
+                    biased;
+                    _ = self.order.changed() => break,
+                    () = watch.changed() => if let ControlFlow::Break(seen) = self.process_event(watch) {
+                        change = seen;
+                        break;
+                    },
+                    Some(()) = sleep => break,
+                }
             }
         }
     }
 
-    /// Renews the Lease. Returns the reason if the Lease is lost, and `None` after the command to release it.
-    async fn renew_until_end(&mut self, mut deadline: Instant, watch: Option<&LeaseWatch>) -> Option<String> {
-        let mut began = self.clock.monotonic_now();
+    /// Processes the last event of the watch. Breaks if an attempt has to follow, with the Lease that the watch has delivered;
+    /// without it, the attempt has to read the Lease.
+    fn process_event(&mut self, watch: &LeaseWatch) -> ControlFlow<Option<LeaseObject>> {
+        let (lease, seen_at) = match watch.take_event() {
+            // An older Lease at the beginning of a watch shows that the server has lost changes.
+            Some(LeaseEvent::Opened(lease, _))
+                if lease.version().is_known() && lease.version() < self.last_lease_version =>
+            {
+                self.compare_lease_version(lease.version());
+                return ControlFlow::Break(Some(lease));
+            }
+            Some(LeaseEvent::Opened(lease, seen_at) | LeaseEvent::Changed(lease, seen_at)) => (lease, seen_at),
+            Some(LeaseEvent::Deleted) => return ControlFlow::Break(None),
+            // Only the state of the connection has changed.
+            None => return ControlFlow::Continue(()),
+        };
+        // A standby that gets the Lease anyway may ask again, until this process has ended.
+        let is_promised = self.chosen_standby.is_some() && lease.record.holder_identity == self.settings.identity;
+        if is_promised || !self.memory.is_news(&lease) {
+            return ControlFlow::Continue(());
+        }
+        // Only a standby learns from the watch that the Lease was renewed.
+        if self.status.is_leading() || !self.memory.record_renewal(&lease, seen_at) {
+            return ControlFlow::Break(Some(lease));
+        }
+        self.status.state.lock().lease = Some(lease);
+        ControlFlow::Continue(())
+    }
+
+    /// Renews the Lease, first after a write at `began`. Returns the reason if the Lease is lost, and `None` after the command to
+    /// release it.
+    async fn renew_until_end(&mut self, mut began: Instant, watch: &LeaseWatch) -> Option<String> {
+        let mut answer_time = self.clock.monotonic_now() - began;
+        let mut failing_since: Option<Instant> = None;
+        self.keeper.take_write_demand();
         loop {
             if *self.order.borrow_and_update() == ElectionCommand::Release {
                 return None;
             }
-            let asked = watch
-                .filter(|_| self.chosen_standby.is_none())
-                .map(|watch| watch.observations.standby_asked_notify.notified());
-            // The period counts from the start of the last attempt, because a slow answer must not delay the next renewal.
-            let next = began + self.settings.retry_period;
+            let mut next = began + self.pause_before_renewal(answer_time, failing_since.is_some(), watch);
+            if let Some(proven_at) = self.proven_at() {
+                next = next.min(proven_at.max(began));
+            }
+            self.status.state.lock().renewal_due_at = Some(next);
+            let mut change = None;
             tokio::select! {
                 biased;
                 _ = self.order.changed() => continue,
-                // A standby has written its request into the Lease. The attempt reads the Lease and decides about the request.
-                Some(()) = OptionFuture::from(asked) => {}
-                () = tokio::time::sleep_until(next.min(deadline)) => {}
-            }
-            if self.keeper.is_closed() {
-                return Some(self.late_renewal_reason());
+                () = watch.changed() => match self.process_event(watch) {
+                    ControlFlow::Break(seen) => change = seen,
+                    ControlFlow::Continue(()) => continue,
+                },
+                () = self.keeper.wait_for_write_demand() => continue,
+                () = tokio::time::sleep_until(next) => {}
             }
             began = self.clock.monotonic_now();
-            let passes = self.has_led_long_enough();
+            let give_up_at = failing_since.unwrap_or(began) + self.settings.renew_deadline;
+            let passes = self.proven_at().is_some_and(|at| began >= at);
             if passes && let Some(term) = &mut self.memory.term {
                 // The next write of the Lease removes the annotation of the probation.
                 term.is_on_probation = false;
             }
-            // An attempt in flight ends at the deadline of the gate, because its outcome no longer matters then.
+            self.keeper.take_write_demand();
             let ended = tokio::select! {
                 biased;
-                ended = self.attempt() => ended,
-                () = tokio::time::sleep_until(deadline) => continue,
+                ended = self.attempt(change) => ended,
+                () = tokio::time::sleep_until(give_up_at) => return Some(self.late_renewal_reason()),
             };
             match ended {
-                // The gate was closed for a while and has refused writes. The refused syncs do not run again, so this process
-                // cannot go on leading.
-                AttemptOutcome::HoldsLease { .. } if self.keeper.is_closed() => {
-                    return Some(self.late_renewal_reason());
-                }
                 AttemptOutcome::HoldsLease { sent_at } => {
-                    deadline = self.extend_gate(sent_at);
+                    (failing_since, answer_time) = (None, self.clock.monotonic_now() - sent_at);
+                    self.extend_gate(sent_at);
                     if passes {
                         self.end_probation();
                     }
                     // This process is notified, ends, and releases the Lease for this standby.
-                    if let Some(standby) = self.memory.permitted_standby.take() {
+                    if self.chosen_standby.is_none()
+                        && let Some(standby) = self.memory.permitted_standby.take()
+                    {
                         let RequestingStandby { identity, version } = &standby;
                         let lock = self.lease_path();
                         tracing::info!(lock, identity, version, "A standby of another version asks for the lease");
@@ -309,8 +360,28 @@ impl Election {
                 }
                 AttemptOutcome::HeldByOther { holder } => return Some(format!("the lease is held by {holder}")),
                 AttemptOutcome::LeftToOthers { .. } => return Some("another client released the lease".to_owned()),
-                AttemptOutcome::Failed { .. } => {}
+                AttemptOutcome::Failed { .. } if self.clock.monotonic_now() >= give_up_at => {
+                    return Some(self.late_renewal_reason());
+                }
+                AttemptOutcome::Failed { .. } => {
+                    failing_since.get_or_insert(began);
+                }
             }
+        }
+    }
+
+    /// Returns how long after the last attempt the next one follows. `answer_time` is how long the last renewal took.
+    fn pause_before_renewal(&self, answer_time: Duration, is_failing: bool, watch: &LeaseWatch) -> Duration {
+        let settings = &self.settings;
+        let has_demand = self.keeper.has_write_demand();
+        if is_failing || !watch.is_connected() {
+            settings.retry_period
+        } else if has_demand && self.keeper.needs_renewal() {
+            Duration::ZERO
+        } else if has_demand || !self.memory.leads_alone(self.clock.monotonic_now()) {
+            settings.renewal_period(answer_time)
+        } else {
+            settings.lone_renewal_period()
         }
     }
 
@@ -338,12 +409,10 @@ impl Election {
         }
     }
 
-    /// Whether this leader is on probation and has led for the whole time of the probation.
-    fn has_led_long_enough(&self) -> bool {
-        let since = self.status.state.lock().probation_began;
-        let led_for = since.map(|since| self.clock.monotonic_now().saturating_duration_since(since));
-        let time = self.settings.probation.as_ref().map(|probation| probation.probation_time);
-        led_for.is_some() && led_for >= time
+    /// Returns when this leader's probation ends; `None` if it is not on probation.
+    fn proven_at(&self) -> Option<Instant> {
+        let probation_began = self.status.state.lock().probation_began?;
+        Some(probation_began + self.settings.probation.as_ref()?.probation_time)
     }
 
     /// Reports that the version of this process has passed its probation. The Lease already states that.
@@ -364,8 +433,8 @@ impl Election {
         format!("not renewed in time, last: {trouble}")
     }
 
-    /// Moves the deadline of the gate after a successful request that was sent at `since`. Returns the deadline.
-    fn extend_gate(&mut self, since: Instant) -> Instant {
+    /// Moves the deadline of the gate after a successful request that was sent at `since`.
+    fn extend_gate(&mut self, since: Instant) {
         let now = self.clock.monotonic_now();
         let suspended = self.clock.total_suspended_time().saturating_sub(self.suspended_at_last_request);
         let deadline = step::write_deadline(since, suspended, self.settings.renew_deadline);
@@ -374,140 +443,6 @@ impl Election {
         state.renewed_at = Some(now);
         drop(state);
         self.keeper.open_until(deadline);
-        deadline
-    }
-
-    /// Makes one attempt to acquire or to renew the Lease.
-    async fn attempt(&mut self) -> AttemptOutcome {
-        let (mut attempt, mut request) = ElectionAttempt::begin(&self.memory, self.current_moment());
-        let ended = loop {
-            let since = self.clock.monotonic_now();
-            self.suspended_at_last_request = self.clock.total_suspended_time();
-            let reply = self.send_request(&request).await;
-            let now = self.current_moment();
-            if let ElectionReply::Failed(why) | ElectionReply::NotFound(why) = &reply {
-                self.last_failure = Some(format!("{}: {why}", request.verb()));
-            }
-            if let ElectionReply::Lease(lease) = &reply {
-                self.last_answer_at = now.instant;
-                self.compare_lease_version(lease.version());
-            }
-            match attempt.process_reply(&mut self.memory, reply, since, now) {
-                ControlFlow::Continue(next) => request = next,
-                ControlFlow::Break(ended) => break ended,
-            }
-        };
-        if attempt.took_slow_path {
-            self.metrics.slow_path_total.inc();
-        }
-        if matches!(ended, AttemptOutcome::HoldsLease { .. }) {
-            self.last_failure = None;
-        }
-        let lease = self.memory.lease().cloned();
-        let (is_held, was_held) = (
-            lease.as_ref().is_some_and(|lease| lease.record.is_held_for_hand_over()),
-            self.status.is_held_for_hand_over(),
-        );
-        let is_held_after_leading = lease.as_ref().is_some_and(|lease| lease.record.is_held_after_leading());
-        // A replica without contact to the API server does not know whether the Lease is still held.
-        let age = self.clock.monotonic_now().saturating_duration_since(self.last_answer_at);
-        let is_known = age <= self.settings.lease_duration;
-        self.metrics.lease_held_gauge.set(f64::from(is_held && is_known));
-        self.metrics.lease_held_after_leading_gauge.set(f64::from(is_held_after_leading && is_known));
-        let lock = self.lease_path();
-        if is_held && !was_held {
-            let release = self.status.release_command();
-            tracing::info!(
-                lock,
-                release,
-                "The lease is held: standing by until it is released, once kube-controller-manager no longer runs these loops"
-            );
-        }
-        if was_held && !is_held {
-            tracing::info!(lock, "The lease is no longer held");
-        }
-        let mut state = self.status.state.lock();
-        state.lease = lease;
-        state.last_error =
-            if let AttemptOutcome::Failed { failure } = &ended { failure.clone() } else { String::new() };
-        drop(state);
-        match &ended {
-            AttemptOutcome::HoldsLease { .. } => {}
-            AttemptOutcome::HeldByOther { holder } => {
-                tracing::debug!(lock, holder, "The lease is held and has not expired yet");
-            }
-            AttemptOutcome::LeftToOthers { .. } => {
-                tracing::debug!(lock, "The lease is left to other candidates for a while");
-            }
-            AttemptOutcome::Failed { failure } => {
-                tracing::error!(lock, err = failure, "Error retrieving or updating lease lock");
-            }
-        }
-        ended
-    }
-
-    /// Reports lost changes of the server if this answer has an older Lease than the answer before. The renewals of a leader are
-    /// seconds apart, so that hardly any loss is shorter.
-    fn compare_lease_version(&mut self, version: ResourceVersion) {
-        let last = std::mem::replace(&mut self.last_lease_version, version);
-        if version.is_known() && version < last {
-            let evidence = format!("the Lease {} has version {version}, it had version {last}", self.lease_path());
-            self.api.history().report_lost_changes(&evidence);
-        }
-    }
-
-    fn current_moment(&self) -> CurrentTime {
-        CurrentTime { instant: self.clock.monotonic_now(), wall_clock_time: self.clock.now() }
-    }
-
-    /// Sends one request to the API server. The request fails if no answer arrives within half the renew deadline.
-    async fn send_request(&self, request: &ElectionRequest) -> ElectionReply {
-        let (namespace, name) = (&*self.settings.namespace, &*self.settings.name);
-        let (lease, leases) =
-            (RequestTarget::object(LEASES, namespace, name), RequestTarget::object(LEASES, namespace, ""));
-        let body = |lease| lease::encode_lease(namespace, name, lease);
-        let exchange = async {
-            match request {
-                ElectionRequest::Get => self.api.get(lease).await,
-                ElectionRequest::Create(created) => self.api.create(leases, &body(created)).await,
-                ElectionRequest::Replace(replaced) => self.api.replace(lease, &body(replaced)).await,
-            }
-        };
-        let timeout = self.settings.request_timeout();
-        let answer = tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| {
-            Err(api::Error::OutcomeUnknown(format!("no answer within {}", duration::format(timeout))))
-        });
-        match answer {
-            Ok(bytes) => lease::decode_lease(&bytes).map_or_else(ElectionReply::Failed, ElectionReply::Lease),
-            Err(error) if error.is_not_found() => ElectionReply::NotFound(error.to_string()),
-            Err(error) => ElectionReply::Failed(error.to_string()),
-        }
-    }
-
-    /// Releases the Lease if this candidate holds it.
-    async fn release_lease(&mut self) -> Result<(), String> {
-        let written_versions = self.writes.written_versions_for_successor(self.clock.monotonic_now());
-        loop {
-            let lease = match self.send_request(&ElectionRequest::Get).await {
-                ElectionReply::NotFound(_) => return Ok(()),
-                ElectionReply::Failed(why) => return Err(why),
-                ElectionReply::Lease(lease) => lease,
-            };
-            let (now, reserved_standby) = (self.clock.now(), self.chosen_standby.as_ref());
-            let Some(given_up) =
-                step::released_lease(&lease, &self.memory, now, written_versions.as_ref(), reserved_standby)
-            else {
-                return Ok(());
-            };
-            match self.send_request(&ElectionRequest::Replace(given_up)).await {
-                ElectionReply::Lease(_) | ElectionReply::NotFound(_) => return Ok(()),
-                // A renewal without an answer may have changed the Lease meanwhile. The next iteration reads the Lease again.
-                ElectionReply::Failed(why) => {
-                    tracing::debug!(lock = self.lease_path(), err = why, "Failed to release lease, trying again");
-                    self.clock.sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
     }
 
     fn event(&self, event_type: EventType, reason: &'static str, message: String) {

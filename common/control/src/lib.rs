@@ -10,5 +10,5 @@ pub mod runtime;
 pub mod settings;
 
 use nonet_client::{api, batch, consistency, events, gate, informer, store, succession, write_sampler};
-use nonet_objects::{duration, intern, map, meta, object, pods, refs, revision, selector};
+use nonet_objects::{duration, intern, map, meta, object, pods, refs, revision, selector, wire};
 use nonet_platform::{clock, metrics, pace, panics};

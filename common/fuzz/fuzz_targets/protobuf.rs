@@ -3,4 +3,4 @@
 #[path = "../read.rs"]
 mod read;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| read::read(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| read::decode_in_every_form(bytes));

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize, ser::SerializeSeq as _};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{intern::Text, json::null_as_default};
@@ -41,22 +41,9 @@ pub struct Condition {
     /// Human-readable explanation of the status; may be empty.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
     pub message: Box<str>,
-    /// All other fields, preserved as they were read.
+    /// All other fields, preserved as they were read. In protobuf, fields of a newer server are one entry.
     #[serde(flatten)]
     pub extra: BTreeMap<String, Value>,
-}
-
-/// Conditions for a strategic merge patch. They replace the whole list of the object and are not merged into it.
-#[derive(Clone, Copy, Debug)]
-pub struct ConditionListPatch<'a>(pub &'a [Condition]);
-
-impl Serialize for ConditionListPatch<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut list = serializer.serialize_seq(Some(self.0.len() + 1))?;
-        list.serialize_element(&BTreeMap::from([("$patch", "replace")]))?;
-        self.0.iter().try_for_each(|condition| list.serialize_element(condition))?;
-        list.end()
-    }
 }
 
 impl Condition {

@@ -8,13 +8,25 @@ use serde::{
 };
 use serde_json::{Map, Value, value::RawValue};
 
+use crate::wire::JSON_TEXT;
+
 /// JSON text kept exactly as the API server sent it.
 ///
 /// Values that a controller passes on, above all Pod templates, are not parsed into structs, so that fields unknown to this
 /// version are preserved.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(transparent)]
 pub struct RawJson(Arc<RawValue>);
+
+impl Serialize for RawJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            self.0.serialize(serializer)
+        } else {
+            serializer.serialize_unit_struct(JSON_TEXT)
+        }
+    }
+}
 
 impl RawJson {
     /// Returns the text as it was received or serialized.
@@ -46,7 +58,7 @@ impl fmt::Debug for RawJson {
 }
 
 /// A string that borrows from the JSON text if it contains no escapes. Serde, in contrast, copies a [`Cow`] inside an `Option`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JsonStr<'a>(#[serde(borrow)] Cow<'a, str>);
 

@@ -178,6 +178,7 @@ fn parse_go_type(kind: &str, ids: &BTreeMap<&str, usize>, named: &BTreeMap<&str,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{Cardinality, FieldSchema, MessageSchema, ValueType, ZeroMeaning, messages::POD_TEMPLATE_SPEC};
 
     fn find(path: &[&str]) -> GoType {
         let layout = PodTemplateLayout::get();
@@ -232,5 +233,51 @@ mod tests {
         ] {
             assert_eq!(find(path).base, GoBaseType::Quantity, "{path:?}");
         }
+    }
+
+    /// Fields of a message as members of its JSON object, including those of inlined messages, sorted by name.
+    fn members(message: &'static MessageSchema) -> Vec<&'static FieldSchema> {
+        let mut members: Vec<_> = message
+            .fields
+            .iter()
+            .flat_map(|field| match field.value_type {
+                ValueType::Object(inlined) if field.name.is_empty() => members(inlined),
+                _ => vec![field],
+            })
+            .collect();
+        members.sort_by_key(|field| field.name);
+        members
+    }
+
+    fn compare(id: usize, message: &'static MessageSchema) {
+        let of_layout = &PodTemplateLayout::get().structs[id].members;
+        let of_message = members(message);
+        assert!(of_layout.iter().map(|(name, _)| *name).eq(of_message.iter().map(|field| field.name)), "{message:?}");
+        for ((_, go_type), field) in of_layout.iter().zip(of_message) {
+            let wrapper = match (field.cardinality, field.zero_meaning) {
+                (Cardinality::Many, _) => GoTypeWrapper::List,
+                (Cardinality::Keyed, _) => GoTypeWrapper::Map,
+                (Cardinality::One, ZeroMeaning::PresentIfSet | ZeroMeaning::NullInJson) => GoTypeWrapper::Pointer,
+                (Cardinality::One, ZeroMeaning::OmittedInJson | ZeroMeaning::WrittenInJson) => GoTypeWrapper::Plain,
+            };
+            assert_eq!(go_type.wrapper, wrapper, "{} {}", message.name, field.name);
+            match (go_type.base, field.value_type) {
+                (GoBaseType::Struct(id), ValueType::Object(inner)) => compare(id, inner),
+                (GoBaseType::Text, ValueType::Text)
+                | (GoBaseType::Bool, ValueType::Bool)
+                | (GoBaseType::Int, ValueType::Int)
+                | (GoBaseType::Time, ValueType::Time)
+                | (GoBaseType::Quantity, ValueType::Quantity)
+                | (GoBaseType::IntOrString, ValueType::IntOrString)
+                | (GoBaseType::FieldsV1, ValueType::Json) => {}
+                (base, value_type) => panic!("{} {}: {base:?}, not {value_type:?}", message.name, field.name),
+            }
+        }
+    }
+
+    #[test]
+    fn the_protobuf_schema_has_the_same_fields() {
+        let GoBaseType::Struct(template) = PodTemplateLayout::get().template_type() else { panic!("a struct") };
+        compare(template, &POD_TEMPLATE_SPEC);
     }
 }

@@ -1,6 +1,7 @@
 //! Object metadata: compact in memory, partly shared between objects, and exact in the fields that a controller writes back.
 
 mod grace_period;
+mod replaceable;
 
 use std::{
     fmt,
@@ -9,6 +10,7 @@ use std::{
 };
 
 pub use grace_period::MetaWithGracePeriod;
+pub use replaceable::{MapEdits, MetadataReplacement, ReplaceableMeta};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;

@@ -101,6 +101,12 @@ impl Resource {
         self.fields().kind
     }
 
+    /// Whether the API group belongs to Kubernetes, so that kube-apiserver serves it from etcd.
+    pub fn is_of_kubernetes(&self) -> bool {
+        let group = self.group();
+        !group.contains('.') || group.ends_with(".k8s.io")
+    }
+
     /// Whether objects belong to namespaces; false for cluster-scoped kinds.
     pub fn is_namespaced(&self) -> bool {
         self.fields().is_namespaced
@@ -257,6 +263,12 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
 
     /// Drops fields that are not needed after decoding, for example unused annotations, before the object is cached.
     fn drop_unneeded_fields(&mut self) {}
+
+    /// Whether the object was received in protobuf, and has fields that this version does not know and the controller needs. The
+    /// informer then reads all objects in JSON, in which unknown fields have names.
+    fn has_hidden_fields(&self) -> bool {
+        false
+    }
 
     /// Whether the cache stores the object. By default, the cache stores the objects that can concern the controller.
     fn is_cached(&self) -> bool {

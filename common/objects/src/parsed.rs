@@ -1,17 +1,17 @@
-//! A cache of values that are parsed from texts inside objects.
+//! A cache of values that are parsed from parts of objects.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{json::RawJson, map::HashMap, meta::Uid};
+use crate::{map::HashMap, meta::Uid, wire::RawMessage};
 
-/// Values parsed from one text of each object, for example its Pod template, by the UID of the object.
+/// Values parsed from one part of each object, for example its Pod template, by the UID of the object.
 ///
-/// Every write of a status brings a new version of the object with the same template. Comparing the text is much cheaper than
+/// Every write of a status brings a new version of the object with the same template. Comparing the bytes is much cheaper than
 /// parsing, encoding and hashing it again.
 #[derive(Debug)]
-pub struct ParseCache<T>(Mutex<HashMap<Uid, (RawJson, Arc<T>)>>);
+pub struct ParseCache<T>(Mutex<HashMap<Uid, (RawMessage, Arc<T>)>>);
 
 impl<T> Default for ParseCache<T> {
     fn default() -> Self {
@@ -20,14 +20,14 @@ impl<T> Default for ParseCache<T> {
 }
 
 impl<T> ParseCache<T> {
-    /// Returns the parsed value of `raw`. Calls `parse` only if the text of the object is new or has changed.
+    /// Returns the parsed value of `raw`. Calls `parse` only if the part of the object is new or has changed.
     pub fn get_or_parse<E>(
         &self,
         object: &Uid,
-        raw: &RawJson,
-        parse: impl FnOnce(&RawJson) -> Result<T, E>,
+        raw: &RawMessage,
+        parse: impl FnOnce(&RawMessage) -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
-        if let Some((_, known)) = self.0.lock().get(object).filter(|(text, _)| text == raw) {
+        if let Some((_, known)) = self.0.lock().get(object).filter(|(part, _)| part == raw) {
             return Ok(Arc::clone(known));
         }
         let parsed = Arc::new(parse(raw)?);
@@ -53,18 +53,20 @@ impl<T> ParseCache<T> {
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::wire::messages::POD_TEMPLATE_SPEC;
 
     #[test]
-    fn a_text_is_parsed_once_for_each_object() {
+    fn a_part_is_parsed_once_for_each_object() {
         let (parsed, uid, count) = (ParseCache::default(), Uid::new("SET"), std::cell::Cell::new(0));
         let get = |value: Value| {
-            let raw = RawJson::from_value(&value).unwrap();
-            let parse = |raw: &RawJson| {
+            let raw = RawMessage::deserialize(&value).unwrap();
+            let parse = |raw: &RawMessage| {
                 count.set(count.get() + 1);
-                raw.parse_value()
+                raw.decode::<Value>(&POD_TEMPLATE_SPEC)
             };
             (*parsed.get_or_parse(&uid, &raw, parse).unwrap()).clone()
         };

@@ -1,11 +1,15 @@
 //! Label selectors, which are compiled once and matched often.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
-use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
-use crate::intern::{Labels, Text};
+use crate::{
+    intern::{Labels, Text},
+    json::JsonStr,
+    wire::{self, RawFields, RawMessage, messages::LABEL_SELECTOR},
+};
 
 /// A label selector in compiled form.
 ///
@@ -153,14 +157,28 @@ impl Selector {
     }
 }
 
-/// Returns a copy of a `LabelSelector` in JSON with one more entry in `matchLabels`. All other fields remain unchanged.
-pub fn with_match_label(selector: &Value, key: &str, value: &str) -> Value {
-    let mut selector = if selector.is_object() { selector.clone() } else { json!({}) };
-    if !selector["matchLabels"].is_object() {
-        selector["matchLabels"] = json!({});
+/// Returns a copy of a received `LabelSelector` with one more entry in `matchLabels`. All other fields remain unchanged.
+///
+/// # Errors
+/// The selector is corrupted.
+pub fn with_match_label(raw_selector: &RawMessage, key: &str, value: &str) -> Result<RawMessage, wire::Error> {
+    #[derive(Default, Deserialize, Serialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct MatchLabels<'a> {
+        #[serde(borrow)]
+        match_labels: Option<BTreeMap<JsonStr<'a>, JsonStr<'a>>>,
     }
-    selector["matchLabels"][key] = value.into();
-    selector
+    #[derive(Serialize)]
+    struct Extended<'a> {
+        #[serde(flatten)]
+        labels: MatchLabels<'a>,
+        #[serde(flatten)]
+        others: RawFields<'a>,
+    }
+    let mut labels: MatchLabels<'_> = raw_selector.decode(&LABEL_SELECTOR)?;
+    labels.match_labels.get_or_insert_default().insert(key.into(), value.into());
+    let others = raw_selector.fields_without(&LABEL_SELECTOR, &["matchLabels"]);
+    raw_selector.encode_in_same_format(&LABEL_SELECTOR, &Extended { labels, others })
 }
 
 impl Operator {
@@ -304,6 +322,7 @@ pub fn is_dns_subdomain(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
 
@@ -447,12 +466,15 @@ mod tests {
 
     #[test]
     fn adding_a_match_label_keeps_everything_else() {
-        let selector = json!({"matchLabels": {"app": "web"}, "matchExpressions": [], "newer": 1});
+        let extended = |selector: Value, key| {
+            let selector = RawMessage::deserialize(selector).unwrap();
+            serde_json::to_value(with_match_label(&selector, key, "abc").unwrap()).unwrap()
+        };
         assert_eq!(
-            with_match_label(&selector, "pod-template-hash", "abc"),
+            extended(json!({"matchLabels": {"app": "web"}, "matchExpressions": [], "newer": 1}), "pod-template-hash"),
             json!({"matchLabels": {"app": "web", "pod-template-hash": "abc"}, "matchExpressions": [], "newer": 1})
         );
-        assert_eq!(with_match_label(&json!({"matchLabels": null}), "a", "b"), json!({"matchLabels": {"a": "b"}}));
+        assert_eq!(extended(json!({"matchLabels": null}), "a"), json!({"matchLabels": {"a": "abc"}}));
     }
 
     proptest! {

@@ -3,16 +3,19 @@
 pub mod defaults;
 mod digest;
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Value, value::RawValue};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
+use serde_json::Value;
 
 use crate::{
     hash,
     intern::{Labels, Text},
-    json::RawJson,
-    meta::Annotations,
+    meta::{Annotations, MapEdits, MetadataReplacement},
+    wire::{
+        self, RawFields, RawMessage,
+        messages::{OBJECT_META, POD_TEMPLATE_SPEC},
+    },
 };
 
 /// Label that distinguishes the `ReplicaSets` of one Deployment and their Pods. The comparison of templates ignores it.
@@ -26,39 +29,45 @@ pub const POD_TEMPLATE_HASH_LABEL: &str = "pod-template-hash";
 /// - null or an empty list in place of an absent field;
 /// - in fields that 1.36 knows: an empty map in place of an absent field, and, in fields that are not optional, the zero value
 ///   (`securityContext` is optional, so `{}` differs from an absent field);
-/// - in fields that 1.36 knows: the notation of quantities and times, which are compared by value.
+/// - in fields that 1.36 knows: the notation of quantities and times, which are compared by value;
+/// - the format, if 1.36 knows all fields. In protobuf, unknown fields are compared byte by byte.
 ///
-/// The digests are compared, not the texts.
+/// The digests are compared, not the templates.
 ///
-/// Decoding never fails. A value that is not an object with labels and a spec of the right types becomes a template with a
-/// [`Template::problem`], which equals only the same text. Upstream: `pkg/controller/deployment/util`, `EqualIgnoreHash`, which
-/// uses `apimachinery`'s semantic equality.
-#[derive(Clone, Debug)]
+/// Every object can be decoded. One without labels and a spec of the right types becomes a template with a
+/// [`Template::validation_error`], which equals only the same object. Upstream: `pkg/controller/deployment/util`,
+/// `EqualIgnoreHash`, which uses `apimachinery`'s semantic equality.
+#[derive(Clone)]
 pub struct Template {
-    raw: Option<RawJson>,
+    raw: Option<RawMessage>,
     digest: u128,
     labels: Labels,
     problem: Option<Arc<str>>,
 }
 
 impl Template {
-    /// Parses a template and computes its digest.
-    pub fn new(raw: RawJson) -> Self {
-        match parse_digest_and_labels(raw.text()) {
+    /// Decodes the labels of a template, and computes its digest.
+    pub fn new(raw: RawMessage) -> Self {
+        match validate(&raw) {
             Ok((digest, labels)) => Self { raw: Some(raw), digest, labels, problem: None },
-            Err(problem) => {
-                let digest = digest::text_digest(raw.text());
-                Self { raw: Some(raw), digest, labels: Labels::empty(), problem: Some(problem.into()) }
+            Err(error) => {
+                let digest = digest::invalid_digest(&raw);
+                Self {
+                    raw: Some(raw),
+                    digest,
+                    labels: Labels::empty(),
+                    problem: Some(format!("Pod template cannot be read: {error}").into()),
+                }
             }
         }
     }
 
-    /// Serializes `value`, and parses the text as a template.
+    /// Reads a value as a template in JSON. A value that is not an object becomes a missing template.
     pub fn from_value(value: &Value) -> Self {
-        RawJson::from_value(value).map(Self::new).unwrap_or_default()
+        Self::deserialize(value).unwrap_or_default()
     }
 
-    /// Returns the reason why the text is not a valid template; `None` for a valid template.
+    /// Returns the reason why the value is not a valid template; `None` for a valid template.
     pub fn validation_error(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -68,16 +77,22 @@ impl Template {
         self.digest
     }
 
-    /// Returns the text as the server sent it; `None` if the template was missing.
-    pub fn raw_json(&self) -> Option<&RawJson> {
+    /// Returns the template as the server sent it; `None` if the template was missing.
+    pub fn raw(&self) -> Option<&RawMessage> {
         self.raw.as_ref()
     }
 
-    /// Parses the template into a value that can be searched and edited; `null` if the template has a [`Template::problem`].
+    /// Whether the template has fields that 1.36 does not know and that are therefore absent from [`Template::parse_value`].
+    pub fn has_hidden_fields(&self) -> bool {
+        self.valid().is_some_and(|raw| raw.has_unknown_fields(&POD_TEMPLATE_SPEC))
+    }
+
+    /// Decodes the template into a value that can be searched and edited; `null` if the template has a
+    /// [`Template::validation_error`].
     pub fn parse_value(&self) -> Value {
-        match (&self.raw, &self.problem) {
-            (Some(raw), None) => raw.parse_value().unwrap_or_default(),
-            _ => Value::Null,
+        match self.valid() {
+            Some(raw) => raw.decode(&POD_TEMPLATE_SPEC).unwrap_or_default(),
+            None => Value::Null,
         }
     }
 
@@ -86,7 +101,7 @@ impl Template {
         &self.labels
     }
 
-    /// Parses `metadata.annotations`. Values that are not strings are left out.
+    /// Decodes `metadata.annotations`. Values that are not strings are left out.
     pub fn annotations(&self) -> Annotations {
         let metadata = self.metadata();
         let map = metadata.get("annotations").and_then(Value::as_object);
@@ -94,28 +109,35 @@ impl Template {
         Annotations::from_pairs(pairs)
     }
 
-    /// Parses `metadata.finalizers`.
+    /// Decodes `metadata.finalizers`.
     pub fn finalizers(&self) -> Vec<Text> {
         let metadata = self.metadata();
         let list = metadata.get("finalizers").and_then(Value::as_array);
         list.into_iter().flatten().filter_map(|name| Some(Text::new(name.as_str()?))).collect()
     }
 
-    /// Returns `spec` of the template as raw JSON; `None` if it is absent or the template has a [`Template::problem`].
-    pub fn spec(&self) -> Option<RawJson> {
-        serde_json::from_str(self.parts().spec?.get()).ok()
+    /// Returns `spec` of the template undecoded; `None` if it is absent or the template has a [`Template::validation_error`].
+    pub fn spec(&self) -> Option<RawMessage> {
+        self.parts().spec
     }
 
-    /// Returns a copy with the label `key` set to `value`; an unchanged copy if the template has a [`Template::problem`].
+    /// Returns a copy with the label `key` set to `value`; an unchanged copy if the template has a
+    /// [`Template::validation_error`].
     #[must_use]
     pub fn with_label(&self, key: &str, value: &str) -> Self {
-        let mut template = self.parse_value();
-        if template.is_null() {
-            return self.clone();
+        #[derive(Serialize)]
+        struct Labelled<'a> {
+            metadata: MetadataReplacement<'a>,
+            #[serde(flatten)]
+            others: RawFields<'a>,
         }
-        // Without a problem, `metadata` and `labels` are each an object, null or absent.
-        template["metadata"]["labels"][key] = value.into();
-        Self::from_value(&template)
+        let Some(raw) = self.valid() else { return self.clone() };
+        let metadata = self.parts().metadata.unwrap_or_default();
+        let labelled = Labelled {
+            metadata: MetadataReplacement::new(&metadata).with_label_edits(MapEdits::from([(key, Some(value))])),
+            others: raw.fields_without(&POD_TEMPLATE_SPEC, &["metadata"]),
+        };
+        raw.encode_in_same_format(&POD_TEMPLATE_SPEC, &labelled).map_or_else(|_| self.clone(), Self::new)
     }
 
     /// Computes the hash in the name of a `ReplicaSet` (or a `DaemonSet`'s revision) of this template.
@@ -123,15 +145,34 @@ impl Template {
         hash::pod_template_hash(&self.parse_value(), collision_count)
     }
 
-    fn metadata(&self) -> Value {
-        let metadata = self.parts().metadata.and_then(|metadata| serde_json::from_str(metadata.get()).ok());
-        metadata.unwrap_or_default()
+    /// Decodes `spec` of the template.
+    ///
+    /// # Errors
+    /// The template has a [`Template::validation_error`], or its `spec` does not fit `T`.
+    pub fn decode_spec<T: DeserializeOwned + Default>(&self) -> Result<T, String> {
+        #[derive(Deserialize)]
+        #[serde(bound(deserialize = "T: DeserializeOwned"))]
+        struct Parts<T> {
+            spec: Option<T>,
+        }
+        let raw = self.valid().ok_or_else(|| self.problem.as_deref().unwrap_or_default().to_owned())?;
+        let parts: Parts<T> = raw.decode(&POD_TEMPLATE_SPEC).map_err(|error| error.to_string())?;
+        Ok(parts.spec.unwrap_or_default())
     }
 
-    /// Splits the text into raw `metadata` and `spec`. Returns `None` for each if the template has a [`Template::problem`].
-    fn parts(&self) -> RawTemplateParts<'_> {
-        let raw = self.raw.as_ref().filter(|_| self.problem.is_none());
-        raw.and_then(|raw| serde_json::from_str(raw.text()).ok()).unwrap_or_default()
+    fn valid(&self) -> Option<&RawMessage> {
+        self.raw.as_ref().filter(|_| self.problem.is_none())
+    }
+
+    fn metadata(&self) -> Value {
+        let metadata = self.parts().metadata;
+        metadata.and_then(|metadata| metadata.decode(&OBJECT_META).ok()).unwrap_or_default()
+    }
+
+    /// Splits the template into undecoded `metadata` and `spec`. Returns `None` for each if the template has a
+    /// [`Template::validation_error`].
+    fn parts(&self) -> TemplateParts {
+        self.valid().and_then(|raw| raw.decode(&POD_TEMPLATE_SPEC).ok()).unwrap_or_default()
     }
 }
 
@@ -139,7 +180,15 @@ impl Template {
 impl Default for Template {
     fn default() -> Self {
         let problem = Some(Arc::from("Pod template is missing"));
-        Self { raw: None, digest: digest::text_digest(""), labels: Labels::empty(), problem }
+        Self { raw: None, digest: digest::invalid_digest(&RawMessage::default()), labels: Labels::empty(), problem }
+    }
+}
+
+/// Shows the meaning, which is the same in every format.
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { raw: _, digest, labels, problem } = self;
+        write!(f, "Template {{ digest: {digest:x}, labels: {labels:?}, problem: {problem:?} }}")
     }
 }
 
@@ -159,40 +208,36 @@ impl Serialize for Template {
 
 impl<'de> Deserialize<'de> for Template {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        RawJson::deserialize(deserializer).map(Self::new)
+        RawMessage::deserialize(deserializer).map(Self::new)
     }
 }
 
 /// The undecoded `metadata` and `spec` of a template.
 #[derive(Default, Deserialize)]
-struct RawTemplateParts<'a> {
-    #[serde(borrow)]
-    metadata: Option<&'a RawValue>,
-    #[serde(borrow)]
-    spec: Option<&'a RawValue>,
+struct TemplateParts {
+    metadata: Option<RawMessage>,
+    spec: Option<RawMessage>,
 }
 
-/// Returns the digest and the labels of a template, or the reason why `text` is not a valid template.
-fn parse_digest_and_labels(text: &str) -> Result<(u128, Labels), String> {
+/// Returns the digest and the labels of a template, or the reason why it is invalid.
+fn validate(raw: &RawMessage) -> Result<(u128, Labels), wire::Error> {
+    #[derive(Deserialize)]
+    struct Checked {
+        metadata: Option<Metadata>,
+        #[serde(rename = "spec")]
+        _spec: Option<AnyObject>,
+    }
     #[derive(Default, Deserialize)]
+    #[serde(expecting = "metadata")]
     struct Metadata {
         #[serde(default)]
         labels: Labels,
     }
-    if !text.starts_with('{') {
-        return Err("Pod template is not an object".to_owned());
-    }
-    let parts: RawTemplateParts<'_> =
-        serde_json::from_str(text).map_err(|error| format!("Pod template cannot be read: {error}"))?;
-    for (name, part) in [("metadata", parts.metadata), ("spec", parts.spec)] {
-        if part.is_some_and(|part| !part.get().starts_with('{')) {
-            return Err(format!("Pod template's {name} is not an object"));
-        }
-    }
-    let metadata = parts.metadata.map_or(Ok(Metadata::default()), |raw| serde_json::from_str(raw.get()));
-    let labels = metadata.map_err(|error| format!("Pod template's labels cannot be read: {error}"))?.labels;
-    let digest = digest::meaning_digest(text).map_err(|error| format!("Pod template cannot be read: {error}"))?;
-    Ok((digest, labels))
+    #[derive(Deserialize)]
+    #[serde(expecting = "an object")]
+    struct AnyObject {}
+    let checked: Checked = raw.decode(&POD_TEMPLATE_SPEC)?;
+    Ok((digest::meaning_digest(raw)?, checked.metadata.unwrap_or_default().labels))
 }
 
 #[cfg(test)]

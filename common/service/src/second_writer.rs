@@ -6,7 +6,7 @@
 //! | evidence | meaning | cost |
 //! | --- | --- | --- |
 //! | `writes` | writes that only the loop makes, not sent by this process | some watch events are parsed again, every 15 s |
-//! | `events` | Events with the loop's component and field manager, not sent by this process | a 30 s watch in each period |
+//! | `events` | Events with the component and field manager of a loop without such writes, not sent by this process | a 30 s watch in each period |
 //! | `arguments` | Pods of kube-controller-manager with a `--controllers` that switches the loop on | one list in each period |
 //! | `lease` | a renewed Lease of kube-controller-manager, while no Pod shows its loops | one read in each period |
 //!
@@ -81,13 +81,13 @@ impl SecondWriterWatch {
             built_in_leads: false,
         });
         loop {
-            self.gate.wait_until_open().await;
-            let since = self.gate.open_since().unwrap_or_else(|| self.clock().monotonic_now());
+            self.gate.wait_until_leading().await;
+            let since = self.gate.leading_since().unwrap_or_else(|| self.clock().monotonic_now());
             self.clock().sleep(PREDECESSOR_WRITE_GRACE_PERIOD).await;
             self.write_sampler.activate();
             tokio::select! {
                 biased;
-                () = self.gate.wait_until_closed() => {}
+                () = self.gate.wait_until_leadership_ends() => {}
                 () = self.judge_samples(&findings, since) => {}
                 () = self.ask_server(&findings) => {}
             }
@@ -126,7 +126,8 @@ impl SecondWriterWatch {
                     }
                 }
             }
-            for (loop_index, definition) in self.loops.iter().enumerate() {
+            let without_own_writes = |(_, definition): &(usize, &LoopDefinition)| definition.owned_writes.is_empty();
+            for (loop_index, definition) in self.loops.iter().enumerate().filter(without_own_writes) {
                 match foreign_events::watch_for_foreign_event(&self.api, definition.event_component, &self.sent_events)
                     .await
                 {

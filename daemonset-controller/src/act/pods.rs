@@ -4,6 +4,7 @@ use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use common::{
     api::PatchFormat, io::create_pod_with_answer, pod_creation_pauses::PodCreationOutcome, pods::PODS, prelude::*,
+    wire::messages,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -171,11 +172,11 @@ async fn create_for_node(
     template: &PodBodyTemplate,
     io: SetIo<'_>,
 ) -> Result<(), Refusal> {
-    let body = io.encode_body(|| template.pod_body_for_node(node_name));
+    let body = io.encode_object(&PODS, &messages::POD, || template.pod_body_for_node(node_name));
     let request = Request::create(PODS, &snapshot.owner.namespace, &Arc::default(), body);
     // After a lost answer, no other Pod is created for this node for some time. Other nodes of the DaemonSet still get Pods.
     let request = request.with_generate_name(Arc::clone(&template.generate_name)).with_role(ObjectRole::AwaitedObject);
-    let request = request.with_reason(format!("node {node_name}: {creation_reason}"));
+    let request = request.with_reason(format!("node {node_name}: {creation_reason}")).with_object_answer::<CachedPod>();
     let created = create_pod_with_answer(io, request, &snapshot.owner, &snapshot.set.selector).await;
     match &created {
         // A webhook may have removed the hash label of the Pod, so that the watch does not show the Pod. If the Pod were not

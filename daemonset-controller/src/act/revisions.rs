@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use common::{
     io::{RawRevisionMembers, RevisionChange, RevisionChangeError, RevisionStoreOutcome, RevisionStoreRequest},
+    meta::ReplaceableMeta,
     prelude::*,
     revision::{CONTROLLER_REVISIONS, body::NewRevision},
+    wire::WithUndeclared,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,7 +15,7 @@ use serde_json::{Value, json};
 use super::{SetIo, report_denied_change, sync_error_from_status_refusal};
 use crate::{
     decide::revisions::revision_name,
-    objects::{DAEMON_SETS, DaemonSetStatus, REVISION_HASH_LABEL, SharedRevision},
+    objects::{DAEMON_SETS, DaemonSet, DaemonSetStatus, REVISION_HASH_LABEL, SharedRevision},
     snapshot::{
         Snapshot,
         revisions::{CurrentRevision, revision_hash_or_name},
@@ -187,9 +189,9 @@ async fn store_new_revision(snapshot: &Snapshot, number: i64, hash: &Text, io: S
 /// The fields of a DaemonSet that are read from the server before its collision count is written.
 #[derive(Deserialize)]
 struct LiveDaemonSet {
-    metadata: Meta,
+    metadata: ReplaceableMeta,
     #[serde(default)]
-    status: DaemonSetStatus,
+    status: WithUndeclared<DaemonSetStatus>,
 }
 
 /// Increments `status.collisionCount`, so that the next sync computes another hash for the new revision.
@@ -199,7 +201,9 @@ async fn count_collision(snapshot: &Snapshot, io: SetIo<'_>) -> Result<(), SyncE
     const WHY: &str = "the name of the new revision is taken";
     let set = &snapshot.set;
     let status_error = |refusal: Refusal| sync_error_from_status_refusal(set, &refusal);
-    let read = Request::get(DAEMON_SETS, &set.metadata.namespace, &set.metadata.name).with_reason(WHY);
+    let read = Request::get(DAEMON_SETS, &set.metadata.namespace, &set.metadata.name)
+        .with_object_answer::<DaemonSet>()
+        .with_reason(WHY);
     let live = io.send_and_decode::<LiveDaemonSet>(read).await.map_err(status_error)?;
     // A forecast sends no request and gets no answer. It assumes that the name is free.
     let Some(live) = live else { return Ok(()) };
@@ -211,12 +215,11 @@ async fn count_collision(snapshot: &Snapshot, io: SetIo<'_>) -> Result<(), SyncE
         );
         return Err(SyncError::new(SyncErrorClass::Collision, text));
     }
+    let WithUndeclared { declared, undeclared } = &live.status;
     let count = live_count.unwrap_or(0).saturating_add(1);
-    let body = io.encode_body(|| json!({"status": {"collisionCount": count}}));
-    let version = Some(live.metadata.resource_version);
-    let request = Request::patch_status(DAEMON_SETS, &set.metadata, body)
-        .with_precondition_version(version)
-        .with_role(ObjectRole::AwaitedObject);
+    let status = DaemonSetStatus { collision_count: Some(count), ..declared.clone() };
+    let body = io.encode_status::<DaemonSet>(live.metadata.replacement(), &status, undeclared);
+    let request = Request::replace_status(DAEMON_SETS, &live.metadata, body).with_role(ObjectRole::AwaitedObject);
     io.send(request.with_reason(WHY)).await.map_err(status_error)?;
     Ok(())
 }

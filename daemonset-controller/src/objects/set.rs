@@ -1,8 +1,10 @@
 use common::{
     intstr::{IntOrString, Rounding},
-    json::{RawJson, null_if_default, parse_count},
+    json::parse_count,
+    meta::ReplaceableMeta,
     prelude::*,
     store::ByNamespace,
+    wire::{MessageSchema, RawMessage, WithUndeclared, messages},
 };
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
@@ -14,20 +16,20 @@ use super::{DAEMON_SETS, TEMPLATE_GENERATION_ANNOTATION};
 /// Values that the API server's validation refuses (negative counts, no selector, no template) are an error of the decoder.
 #[derive(Debug)]
 pub struct DaemonSet {
-    /// The metadata without finalizers.
-    pub metadata: Meta,
+    /// The metadata, decoded without finalizers.
+    pub metadata: ReplaceableMeta,
     /// How many seconds a Pod must be ready before it is available (`spec.minReadySeconds`); 0 by default.
     pub min_ready_seconds: i32,
     /// `spec.selector`. If it is empty or invalid, the plan has a `selector_problem`, and no Pods are managed.
     pub selector: Selector,
     /// `spec.template` as the server sent it.
-    pub template: RawJson,
+    pub template: RawMessage,
     /// `spec.updateStrategy`. An unknown type counts as `OnDelete`.
     pub update_strategy: UpdateStrategy,
     /// Greatest number of earlier revisions without Pods that are kept (`spec.revisionHistoryLimit`); 10 by default.
     pub revision_history_limit: i32,
     /// `status` as the cache shows it.
-    pub status: DaemonSetStatus,
+    pub status: WithUndeclared<DaemonSetStatus>,
 }
 
 /// The strategy for Pods that were created from an earlier template.
@@ -46,8 +48,7 @@ pub enum UpdateStrategy {
 
 /// The fields of a DaemonSet's `status` that this controller writes.
 ///
-/// A field that the API omits when it is zero is written as null, so that a merge patch removes it. The patch contains neither
-/// the conditions, which belong to other writers, nor the collision count, which has its own write.
+/// The conditions belong to other writers and are kept as they were received.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DaemonSetStatus {
@@ -60,19 +61,14 @@ pub struct DaemonSetStatus {
     /// Number of nodes that should run a Pod and have a ready Pod.
     pub number_ready: i32,
     /// The `metadata.generation` of the last sync that managed Pods; it never decreases.
-    #[serde(serialize_with = "null_if_default")]
     pub observed_generation: i64,
     /// Number of nodes that should run a Pod and have a Pod of the current template.
-    #[serde(serialize_with = "null_if_default")]
     pub updated_number_scheduled: i32,
     /// Number of nodes that should run a Pod and have an available Pod.
-    #[serde(serialize_with = "null_if_default")]
     pub number_available: i32,
     /// Number of nodes that should run a Pod and have no available Pod.
-    #[serde(serialize_with = "null_if_default")]
     pub number_unavailable: i32,
     /// How often the name of a new revision was taken by a revision of another template. `None` and 0 give different hashes.
-    #[serde(skip_serializing)]
     pub collision_count: Option<i32>,
 }
 
@@ -105,6 +101,7 @@ impl DaemonSet {
 impl Object for DaemonSet {
     const RESOURCE: Resource = DAEMON_SETS;
     type Indexes = (ByNamespace,);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::DAEMON_SET);
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -113,13 +110,18 @@ impl Object for DaemonSet {
     fn drop_unneeded_fields(&mut self) {
         self.metadata.finalizers = Box::default();
     }
+
+    /// A revision has all fields of the template.
+    fn has_hidden_fields(&self) -> bool {
+        self.template.has_unknown_fields(&messages::POD_TEMPLATE_SPEC)
+    }
 }
 
 #[derive(Deserialize)]
 struct Wire {
-    metadata: Meta,
+    metadata: ReplaceableMeta,
     spec: WireSpec,
-    status: Option<DaemonSetStatus>,
+    status: Option<WithUndeclared<DaemonSetStatus>>,
 }
 
 #[derive(Deserialize)]
@@ -128,7 +130,7 @@ struct WireSpec {
     min_ready_seconds: Option<i64>,
     #[serde(default)]
     selector: Value,
-    template: Option<RawJson>,
+    template: Option<RawMessage>,
     update_strategy: Option<WireUpdate>,
     revision_history_limit: Option<i64>,
 }
@@ -165,9 +167,6 @@ impl Wire {
             return Err("spec.selector is missing".to_owned());
         }
         let template = spec.template.ok_or("spec.template is missing")?;
-        if !template.text().starts_with('{') {
-            return Err("spec.template is not an object".to_owned());
-        }
         let update_strategy = match spec.update_strategy {
             Some(update) if &*update.kind == "RollingUpdate" || update.kind.is_empty() => {
                 let WireRolling { max_unavailable, max_surge } = update.rolling_update.unwrap_or_default();
@@ -257,7 +256,7 @@ mod tests {
             ("/spec/minReadySeconds", json!(3_000_000_000_i64), "spec.minReadySeconds is 3000000000"),
             ("/spec/selector", json!(null), "spec.selector is missing"),
             ("/spec/template", json!(null), "spec.template is missing"),
-            ("/spec/template", json!("x"), "spec.template is not an object"),
+            ("/spec/template", json!("x"), "expected an object"),
             ("/spec/updateStrategy/rollingUpdate/maxSurge", json!(1.5), "invalid type"),
             ("/status", json!({"numberReady": "many"}), "invalid type"),
         ] {
@@ -269,22 +268,6 @@ mod tests {
         let mut object = agent();
         object["spec"]["revisionHistoryLimit"] = json!(-2);
         assert!(read(&object).unwrap_err().contains("spec.revisionHistoryLimit is -2"));
-    }
-
-    /// DAEMONSET-58.
-    #[test]
-    fn omitted_zeros_of_a_status_are_written_as_null() {
-        let status = DaemonSetStatus {
-            number_ready: 1,
-            observed_generation: 2,
-            collision_count: Some(3),
-            ..DaemonSetStatus::default()
-        };
-        assert_eq!(
-            serde_json::to_value(&status).unwrap(),
-            json!({"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 1,
-                "observedGeneration": 2, "updatedNumberScheduled": null, "numberAvailable": null, "numberUnavailable": null})
-        );
     }
 
     /// DAEMONSET-58.

@@ -2,9 +2,10 @@
 
 use common::{
     hash::pod_template_hash,
-    json::RawJson,
     revision::{NumberEncoding, template::PodTemplateWithRevisionData},
+    wire::{RawMessage, messages},
 };
+use serde_json::Value;
 
 use super::NodePlacement;
 
@@ -19,15 +20,19 @@ pub struct ParsedPodTemplate {
 
 impl ParsedPodTemplate {
     /// Parses `spec.template`. The error names a value that the API server's validation refuses.
-    pub fn new(raw: &RawJson) -> Result<Self, String> {
+    pub fn new(raw: &RawMessage) -> Result<Self, String> {
         let template = PodTemplateWithRevisionData::new(raw.clone(), NumberEncoding::Exact)?;
-        let value = raw.parse_value().map_err(|error| format!("spec.template cannot be read: {error}"))?;
-        let placement = NodePlacement::new(&value["spec"])?;
+        let placement = NodePlacement::new(&parse_value(raw)["spec"])?;
         Ok(Self { pod_template: template, placement })
     }
 
     /// Returns the hash for a new revision of this template. `collisions` is `status.collisionCount`.
     pub fn new_revision_hash(&self, collisions: Option<i32>) -> String {
-        pod_template_hash(&self.pod_template.raw_json().parse_value().unwrap_or_default(), collisions)
+        pod_template_hash(&parse_value(self.pod_template.raw()), collisions)
     }
+}
+
+/// Decodes a template that was decoded before without an error.
+fn parse_value(raw: &RawMessage) -> Value {
+    raw.decode(&messages::POD_TEMPLATE_SPEC).unwrap_or_default()
 }

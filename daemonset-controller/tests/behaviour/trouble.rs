@@ -254,7 +254,7 @@ async fn after_a_conflict_a_status_waits_for_the_newer_set() {
     let pod = pod_name_on(&world, "node-1").await;
     world.patch_pod_status(&pod, ready_condition("False")).await;
     world.wait(4).await;
-    assert_eq!(world.count("patch", "daemonsets.apps/status"), 1);
+    assert_eq!(world.count("update", "daemonsets.apps/status"), 1);
     world.release("daemonsets");
     world.wait(2).await;
     assert_eq!(world.status().await["numberReady"], json!(2));

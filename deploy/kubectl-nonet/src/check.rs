@@ -24,7 +24,7 @@ use crate::{
     finding::{Finding, FindingStatus},
 };
 
-pub(crate) use election::needs_second_reading;
+pub(crate) use election::{needs_second_reading, pause_before_second_reading};
 use installation::Installation;
 
 /// The operation that the check prepares.

@@ -114,7 +114,7 @@ pub const ALL: &[Controller] = &[
             10362,
             &[
                 may("list", "apps", "deployments"),
-                may("patch", "apps", "deployments/status"),
+                may("update", "apps", "deployments/status"),
                 may("create", "apps", "replicasets"),
                 may("patch", "apps", "replicasets"),
             ],
@@ -128,7 +128,7 @@ pub const ALL: &[Controller] = &[
             10361,
             &[
                 may("list", "apps", "replicasets"),
-                may("patch", "apps", "replicasets/status"),
+                may("update", "apps", "replicasets/status"),
                 may("create", "", "pods"),
                 may("delete", "", "pods"),
             ],
@@ -141,7 +141,7 @@ pub const ALL: &[Controller] = &[
             10363,
             &[
                 may("list", "apps", "statefulsets"),
-                may("patch", "apps", "statefulsets/status"),
+                may("update", "apps", "statefulsets/status"),
                 may("create", "", "pods"),
                 may("create", "", "persistentvolumeclaims"),
                 may("create", "apps", "controllerrevisions"),
@@ -156,7 +156,7 @@ pub const ALL: &[Controller] = &[
             10364,
             &[
                 may("list", "apps", "daemonsets"),
-                may("patch", "apps", "daemonsets/status"),
+                may("update", "apps", "daemonsets/status"),
                 may("create", "", "pods"),
                 may("create", "apps", "controllerrevisions"),
             ],
@@ -169,7 +169,7 @@ pub const ALL: &[Controller] = &[
             10365,
             &[
                 may("list", "batch", "jobs"),
-                may("patch", "batch", "jobs/status"),
+                may("update", "batch", "jobs/status"),
                 may("create", "", "pods"),
                 may("patch", "", "pods"),
             ],
@@ -196,8 +196,8 @@ pub const ALL: &[Controller] = &[
             &[
                 may("list", "", "services"),
                 may("create", "discovery.k8s.io", "endpointslices"),
-                may("patch", "discovery.k8s.io", "endpointslices"),
-                may("patch", "", "endpoints"),
+                may("update", "discovery.k8s.io", "endpointslices"),
+                may("update", "", "endpoints"),
             ],
         )
     },

@@ -17,6 +17,9 @@ use k8s_openapi::{
 
 use crate::controllers::CONTROLLER_NAME_LABEL;
 
+/// Name of the Lease of kube-controller-manager.
+pub(crate) const MANAGER_LEASE: &str = "kube-controller-manager";
+
 /// A fact, or the reason why the fact could not be read.
 pub type FactResult<T> = Result<T, FactError>;
 

@@ -3,7 +3,7 @@
 pub(crate) mod read;
 mod reviews;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use common::clock::Clock;
 use futures::{StreamExt as _, future::join_all, stream};
@@ -25,15 +25,12 @@ use crate::{
     controllers::{self, COMPONENT_LABEL, CONTROLLER_NAME_LABEL, KUBE_SYSTEM_NAMESPACE, NONET_LABEL_SELECTOR},
     facts::{
         BuiltInControllersFlag, FactError, FactResult, Facts, FirstReading, KubeControllerManagerFacts, LeaseReading,
-        NamedLease, RolesAndBindings, TimeReadings,
+        MANAGER_LEASE, NamedLease, RolesAndBindings, TimeReadings,
     },
 };
 
-/// Pause between two readings of a Lease: a little longer than the two seconds between two renewals of a leader.
-const PAUSE: Duration = Duration::from_millis(2_600);
 /// Label selectors of the Pods of kube-controller-manager: the first on kubeadm, the second on kOps and Talos.
 const MANAGER_SELECTORS: [&str; 2] = ["component=kube-controller-manager", "k8s-app=kube-controller-manager"];
-const MANAGER_LEASE: &str = "kube-controller-manager";
 /// Maximum number of concurrent requests for Leases, and of concurrent access reviews.
 const MAX_CONCURRENT_REQUESTS: usize = 8;
 
@@ -176,10 +173,10 @@ async fn read_doubtful_leases_again(
     }
     again
         .extend(doubtful(&mut manager.lease).map(|reading| (KUBE_SYSTEM_NAMESPACE.to_owned(), MANAGER_LEASE, reading)));
-    if again.is_empty() {
+    let Some(pause) = again.iter().map(|(_, _, reading)| check::pause_before_second_reading(reading)).max() else {
         return;
-    }
-    clock.sleep(PAUSE).await;
+    };
+    clock.sleep(pause).await;
     join_all(again.into_iter().map(|(namespace, name, reading)| async move {
         // If the second read fails, the result of the first read is kept.
         if let Ok(Some(mut second)) = lease(connection, &namespace, name, now).await {

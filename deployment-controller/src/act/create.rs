@@ -9,13 +9,15 @@ use common::{
     api::{self, percent_encode},
     io::AnswerMetadata,
     prelude::*,
+    wire::messages,
 };
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{PlanRun, StepStop};
 use crate::{
-    decide::create::{CreateFailure, ReplicaSetRelation, creation_failure_steps, relation_to_deployment},
+    decide::create::{
+        CreateFailure, NewReplicaSet, ReplicaSetRelation, creation_failure_steps, relation_to_deployment,
+    },
     objects::{REPLICA_SETS, ReplicaSet},
     plan::Step,
 };
@@ -31,12 +33,17 @@ impl PlanRun<'_> {
         &mut self,
         step: &Step,
         name: &Arc<str>,
-        body: &Value,
+        body: &NewReplicaSet,
     ) -> Result<(), StepStop> {
         if !self.snapshot.are_predecessor_sets_cached {
             self.search_unseen_set(name).await?;
         }
-        let request = Request::create(REPLICA_SETS, &self.meta().namespace, name, self.io.encode_body(|| body));
+        let request = Request::create(
+            REPLICA_SETS,
+            &self.meta().namespace,
+            name,
+            self.io.encode_object(&REPLICA_SETS, &messages::REPLICA_SET, || body),
+        );
         // With `ObjectRole::SyncedObject`, the next sync waits until the cache shows the created ReplicaSet. More is not
         // needed, because the name of the ReplicaSet prevents a second creation.
         let request = request.with_role(ObjectRole::SyncedObject).with_reason(step.detailed_reason());
@@ -88,7 +95,8 @@ impl PlanRun<'_> {
     /// Reads the existing ReplicaSet with the name of the new one, and decides whether the Deployment can use the ReplicaSet.
     async fn read_namesake(&mut self, step: &Step, name: &Arc<str>, refusal: Refusal) -> Result<(), StepStop> {
         let is_unanswered = refusal.class == RefusalClass::MaybeWritten;
-        let request = self.get_set(name).with_reason("the ReplicaSet may exist");
+        // In the format of the cache, in which the templates are compared.
+        let request = self.get_set(name).with_object_answer::<ReplicaSet>().with_reason("the ReplicaSet may exist");
         let live = match self.io.send_and_decode::<ReplicaSet>(request).await {
             Ok(Some(live)) => live,
             // The unanswered creation had no effect.

@@ -3,10 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
+    intern::Labels,
+    prelude::*,
     selector::with_match_label,
     template::{POD_TEMPLATE_HASH_LABEL, Template},
+    wire::RawMessage,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::{
     decide::{
@@ -14,7 +17,7 @@ use crate::{
         draft::{DraftReplicaSet, PlanDraft},
         revision, scale,
     },
-    objects::{DeploymentStatus, REPLICA_SETS, REVISION_ANNOTATION, ReplicaSet, StrategyType},
+    objects::{Deployment, DeploymentStatus, REPLICA_SETS, REVISION_ANNOTATION, ReplicaSet, StrategyType},
     plan::{Action, Event, OnFailure, Step},
     snapshot::Snapshot,
 };
@@ -57,7 +60,7 @@ pub fn plan_new_replica_set(draft: &mut PlanDraft<'_>) {
     let mut annotations = revision::annotations_to_copy(draft.deployment(), |_| None);
     annotations.insert(REVISION_ANNOTATION.to_owned(), next.clone());
     annotations.extend(scale::size_annotations(limits));
-    let body = Box::new(replica_set_body(draft.snapshot, &name, &hash, replicas, &annotations));
+    let body = Box::new(NewReplicaSet::new(draft.snapshot, &name, &hash, replicas, annotations.clone()));
     let step = Step::new(Action::CreateReplicaSet { name: Arc::clone(&name), body }, "no ReplicaSet has this template");
     let told = Event::normal("ScalingReplicaSet", format!("Scaled up replica set {name} from 0 to {replicas}"));
     draft.steps.push(if replicas > 0 { step.with_event(told) } else { step });
@@ -160,33 +163,70 @@ fn replica_set_name(deployment: &str, hash: &str) -> String {
     format!("{cut}-{hash}")
 }
 
-fn replica_set_body(
-    snapshot: &Snapshot,
-    name: &str,
-    hash: &str,
+/// The body of the request that creates a ReplicaSet. Template and selector are those of the Deployment, with one label more.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NewReplicaSet {
+    api_version: String,
+    kind: String,
+    metadata: NewMetadata,
+    spec: NewSpec,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NewMetadata {
+    name: Arc<str>,
+    namespace: Text,
+    labels: Labels,
+    annotations: BTreeMap<String, String>,
+    owner_references: [OwnerRef; 1],
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NewSpec {
     replicas: i64,
-    annotations: &BTreeMap<String, String>,
-) -> Value {
-    let spec = &snapshot.deployment.spec;
-    let template: Template = spec.template.with_label(POD_TEMPLATE_HASH_LABEL, hash);
-    let selector = spec.selector.raw.as_ref().and_then(|raw| raw.parse_value().ok()).unwrap_or_default();
-    json!({
-        "apiVersion": REPLICA_SETS.api_version(),
-        "kind": REPLICA_SETS.kind(),
-        "metadata": {
-            "name": name,
-            "namespace": snapshot.deployment.metadata.namespace,
-            "labels": template.labels(),
-            "annotations": annotations,
-            "ownerReferences": [snapshot.owner.controller_reference()],
-        },
-        "spec": {
-            "replicas": replicas,
-            "minReadySeconds": spec.min_ready_seconds,
-            "selector": with_match_label(&selector, POD_TEMPLATE_HASH_LABEL, hash),
-            "template": template.parse_value(),
-        },
-    })
+    min_ready_seconds: i32,
+    selector: RawMessage,
+    template: Template,
+}
+
+impl NewReplicaSet {
+    fn new(
+        snapshot: &Snapshot,
+        name: &Arc<str>,
+        hash: &str,
+        replicas: i64,
+        annotations: BTreeMap<String, String>,
+    ) -> Self {
+        let Deployment { metadata, spec, .. } = snapshot.deployment.as_ref();
+        let template = spec.template.with_label(POD_TEMPLATE_HASH_LABEL, hash);
+        let selector = spec.selector.raw.as_ref();
+        let selector = selector.and_then(|raw| with_match_label(raw, POD_TEMPLATE_HASH_LABEL, hash).ok());
+        Self {
+            api_version: REPLICA_SETS.api_version(),
+            kind: REPLICA_SETS.kind().to_owned(),
+            metadata: NewMetadata {
+                name: Arc::clone(name),
+                namespace: metadata.namespace.clone(),
+                labels: template.labels().clone(),
+                annotations,
+                owner_references: [snapshot.owner.controller_reference()],
+            },
+            spec: NewSpec {
+                replicas,
+                min_ready_seconds: spec.min_ready_seconds,
+                selector: selector.unwrap_or_default(),
+                template,
+            },
+        }
+    }
+
+    /// Returns `spec.replicas`.
+    pub fn replicas(&self) -> i64 {
+        self.spec.replicas
+    }
 }
 
 #[cfg(test)]

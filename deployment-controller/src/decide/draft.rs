@@ -121,7 +121,7 @@ impl<'a> PlanDraft<'a> {
             snapshot,
             sets: kept.iter().map(|set| DraftReplicaSet::from_cached(set)).collect(),
             new_set_index: kept.iter().position(|set| set.spec.template.is_digest_of(template)),
-            status: deployment.status.clone(),
+            status: deployment.status.declared.clone(),
             revision: deployment.metadata.annotations.get(REVISION_ANNOTATION).map(str::to_owned),
             steps: Vec::new(),
             requeue: Requeue::AfterPlannedDelay,

@@ -2,7 +2,7 @@
 
 use crate::world::*;
 
-/// DEPLOYMENT-71, DEPLOYMENT-77.
+/// DEPLOYMENT-20, DEPLOYMENT-71, DEPLOYMENT-77.
 #[tokio::test(start_paused = true)]
 async fn the_first_creation_takes_three_writes_and_no_read() {
     let mut world = cluster().start().await;
@@ -15,8 +15,8 @@ async fn the_first_creation_takes_three_writes_and_no_read() {
         world.own_write_lines(),
         [
             format!("create replicasets {set}"),
-            "patch deployments/status web".to_owned(),
-            "patch deployments/status web".to_owned(),
+            "update deployments/status web".to_owned(),
+            "update deployments/status web".to_owned(),
         ]
     );
     assert_eq!((world.count("get", DEPLOYMENTS), world.count("list", "replicasets.apps")), (0, 0));

@@ -154,7 +154,7 @@ fn no_number_or_text_makes_a_decision_expensive() {
         for step in &plan.steps {
             match &step.action {
                 Action::CreateReplicaSet { body, .. } => {
-                    let size = body["spec"]["replicas"].as_i64().unwrap();
+                    let size = body.replicas();
                     prop_assert!((0..=most.max(0)).contains(&size), "{size} of {most}");
                 }
                 Action::ChangeReplicaSet { change, .. } => {

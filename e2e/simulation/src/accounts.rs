@@ -107,6 +107,11 @@ impl Accounts {
     }
 }
 
+/// The object in a body, in protobuf or in JSON.
+fn object_in(body: &[u8]) -> Value {
+    sandbox::protobuf::parse(body).or_else(|_| serde_json::from_slice(body)).unwrap_or_default()
+}
+
 struct Written<'a> {
     asked: &'a Asked,
     created: Option<Value>,
@@ -115,7 +120,7 @@ struct Written<'a> {
 impl<'a> Written<'a> {
     fn of(asked: &'a Asked) -> Self {
         let creates = asked.method == Method::POST;
-        Self { asked, created: creates.then(|| serde_json::from_slice(&asked.body).unwrap_or_default()) }
+        Self { asked, created: creates.then(|| object_in(&asked.body)) }
     }
 
     /// Whether an account means such a write: the same request to the same object, or to create the same kind of object under the

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use http::{Method, Request};
+use http::{HeaderValue, Method, Request, header};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -59,15 +59,15 @@ impl Seam {
                 Some(object) => Err(object),
                 None => Ok(request),
             },
-            Safeguard::Uid => Ok(request.map(|body| {
+            Safeguard::Uid => Ok(in_json(request).map(|body| {
                 let body = without(&asked.method, "uid", body);
                 if asked.method == Method::DELETE { without(&asked.method, "resourceVersion", body) } else { body }
             })),
-            Safeguard::Version if asked.method == Method::DELETE || asked.patches_an_object() => {
-                Ok(request.map(|body| without(&asked.method, "resourceVersion", body)))
+            Safeguard::Version if matches!(asked.method, Method::DELETE | Method::PUT) || asked.patches_an_object() => {
+                Ok(in_json(request).map(|body| without(&asked.method, "resourceVersion", body)))
             }
             Safeguard::Name if asked.method == Method::POST && asked.path.ends_with("/jobs") => {
-                Ok(request.map(with_generated_name))
+                Ok(in_json(request).map(with_generated_name))
             }
             Safeguard::Blindness if asked.proves_sight() => Err(Bytes::from_static(SIGN_OF_SIGHT)),
             Safeguard::Blindness
@@ -135,6 +135,15 @@ fn events(mut frames: &[u8]) -> Vec<Value> {
 
 const SIGN_OF_SIGHT: &[u8] =
     br#"{"kind":"LeaseList","apiVersion":"coordination.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}"#;
+
+/// The same request, with a body in JSON instead of protobuf.
+fn in_json(mut request: Request<Bytes>) -> Request<Bytes> {
+    if let Ok(object) = sandbox::protobuf::parse(request.body()) {
+        *request.body_mut() = Bytes::from(object.to_string());
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    request
+}
 
 /// A write that does not say of which uid, or of which version, the object is that it is meant for.
 fn without(method: &Method, field: &str, body: Bytes) -> Bytes {

@@ -45,6 +45,14 @@ impl Usage {
     }
 }
 
+/// Memory of a running process in bytes, with its share of the pages that several processes map; `None` without such a process or
+/// without `/proc`.
+pub fn proportional_memory(pid: u32) -> Option<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
 /// Voluntary context switches of the running threads of a process so far: the number of times that a thread went to sleep and
 /// was woken. Those of threads that have ended are not included. None where there is no such process or no `/proc`.
 pub(super) fn context_switches(pid: u32) -> Option<u64> {
@@ -79,6 +87,7 @@ mod tests {
 
     #[test]
     fn this_process_uses_memory() {
-        assert!(Usage::of(std::process::id()).unwrap().resident > 0);
+        let resident = Usage::of(std::process::id()).unwrap().resident;
+        assert!((1..=resident * 2).contains(&proportional_memory(std::process::id()).unwrap()));
     }
 }

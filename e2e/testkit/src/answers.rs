@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt as _, Full};
 use sandbox::{ConnectionCut, ResponseBody, Sandbox};
 use serde_json::{Value, json};
@@ -103,14 +103,19 @@ pub fn client(
         let (filter, mut inner, told) = (filter.clone(), inner.clone(), Arc::clone(&told));
         async move {
             let (parts, body) = request.into_parts();
-            let request = Request::from_parts(parts, body.collect().await.map_err(|_| ConnectionCut)?.to_bytes());
+            let mut request = Request::from_parts(parts, body.collect().await.map_err(|_| ConnectionCut)?.to_bytes());
+            // A server that lies knows no protobuf.
+            if let Some(object) = sandbox::protobuf::parse(request.body()).ok().filter(|_| !lies.is_empty()) {
+                *request.body_mut() = object.to_string().into();
+                request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            }
             if let Some(answer) = filter.and_then(|filter| filter(&request)) {
                 return Ok(answer);
             }
-            let answer = inner.call(request.map(Full::new)).await?;
             if lies.is_empty() {
-                return Ok::<_, ConnectionCut>(answer);
+                return inner.call(request.map(Full::new)).await;
             }
+            let answer = inner.call(request.map(Full::new)).await?;
             Ok(answer.map(|body| {
                 let lie = move |data: Bytes| {
                     let mut text = String::from_utf8_lossy(&data).into_owned();

@@ -58,8 +58,19 @@ pub(crate) fn recorded_object(plural: &str, owner: &str) -> (&'static str, Value
             ("lease", lease)
         }
         "endpointslices" => ("slice", slice()),
+        "replicasets" => ("replicaset", replica_set(owner)),
         plural => panic!("no guard has recorded {plural}"),
     }
+}
+
+/// A ReplicaSet with the metadata and the template of the recorded Pod, and a controller of that kind.
+fn replica_set(controller: &str) -> Value {
+    let mut pod = pod(controller);
+    let labels = json!({"app": "web"});
+    json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": pod["metadata"].take(),
+        "spec": {"replicas": 3, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod["spec"].take()}},
+        "status": {"replicas": 3, "readyReplicas": 3, "availableReplicas": 3, "observedGeneration": 1}})
 }
 
 /// The recorded Pod, running, with a controller of that kind and labels as the controller gives them.

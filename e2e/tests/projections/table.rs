@@ -91,14 +91,14 @@ pub(crate) fn visit(visitor: &mut impl Visitor) {
         add::<CachedPod, core::Pod>(visitor, pod);
         let revision = PROTOBUF.guarded("daemonset", "DaemonSet").foreign("StatefulSet");
         add::<ControllerRevision, apps::ControllerRevision>(visitor, revision);
-        add::<DaemonSet, apps::DaemonSet>(visitor, JSON);
+        add::<DaemonSet, apps::DaemonSet>(visitor, PROTOBUF);
         add::<Node, core::Node>(visitor, PROTOBUF.guarded("daemonset", ""));
     }
     {
         use deployment_controller::objects::{Deployment, Pod, ReplicaSet};
-        add::<Deployment, apps::Deployment>(visitor, JSON);
+        add::<Deployment, apps::Deployment>(visitor, PROTOBUF);
         add::<Pod, core::Pod>(visitor, PROTOBUF.guarded("deployment", "ReplicaSet").foreign("StatefulSet"));
-        add::<ReplicaSet, apps::ReplicaSet>(visitor, JSON);
+        add::<ReplicaSet, apps::ReplicaSet>(visitor, PROTOBUF);
     }
     {
         use endpointslice_controller::objects::{Endpoints, Node, Pod, Service, Slice};
@@ -111,7 +111,7 @@ pub(crate) fn visit(visitor: &mut impl Visitor) {
     {
         use job_controller::objects::{CachedPod, Job, PodGroup, Workload};
         add::<CachedPod, core::Pod>(visitor, PROTOBUF.guarded("job", "Job").foreign("ReplicaSet"));
-        add::<Job, batch::Job>(visitor, JSON);
+        add::<Job, batch::Job>(visitor, PROTOBUF);
         add::<PodGroup, scheduling::PodGroup>(visitor, JSON);
         add::<Workload, scheduling::Workload>(visitor, JSON);
     }
@@ -124,8 +124,8 @@ pub(crate) fn visit(visitor: &mut impl Visitor) {
     {
         use replicaset_controller::{kind, objects::CachedSet, pod_cache::CachedPod};
         add::<CachedPod, core::Pod>(visitor, PROTOBUF.guarded("replicaset", "ReplicaSet").foreign("StatefulSet"));
-        add::<CachedSet<kind::ReplicaSets>, apps::ReplicaSet>(visitor, JSON);
-        add::<CachedSet<kind::ReplicationControllers>, core::ReplicationController>(visitor, JSON);
+        add::<CachedSet<kind::ReplicaSets>, apps::ReplicaSet>(visitor, PROTOBUF.guarded("replicaset", "Deployment"));
+        add::<CachedSet<kind::ReplicationControllers>, core::ReplicationController>(visitor, PROTOBUF);
     }
     {
         use statefulset_controller::objects::{CachedPod, CachedRevision, CachedVolumeClaim, StatefulSet};
@@ -134,6 +134,6 @@ pub(crate) fn visit(visitor: &mut impl Visitor) {
         add::<CachedVolumeClaim, core::PersistentVolumeClaim>(visitor, PROTOBUF);
         let revision = PROTOBUF.guarded("statefulset", "StatefulSet").foreign("DaemonSet");
         add::<CachedRevision, apps::ControllerRevision>(visitor, revision);
-        add::<StatefulSet, apps::StatefulSet>(visitor, JSON);
+        add::<StatefulSet, apps::StatefulSet>(visitor, PROTOBUF);
     }
 }

@@ -64,7 +64,7 @@ pub enum Plan {
     Delete(Arc<Endpoints>),
     /// No write: the Endpoints, the Service and its Pods have not changed since a sync that needed no write.
     Unchanged(Arc<Endpoints>),
-    /// Create or patch the Endpoints if [`WantedEndpoints::is_write_needed`] is set; store the synced state in any case.
+    /// Create or replace the Endpoints if [`WantedEndpoints::is_write_needed`] is set; store the synced state in any case.
     WriteIfNeeded(Box<WantedEndpoints>),
 }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use common::{
     json::null_as_default,
-    meta::OwnerRefs,
+    meta::{OwnerRefs, ReplaceableMeta},
     prelude::*,
-    wire::{MessageSchema, messages},
+    wire::{MessageSchema, RawMessage, WithUndeclared, messages},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::TargetRef;
 
@@ -17,13 +17,26 @@ pub const ENDPOINTS: Resource = Resource::namespaced("", "v1", "endpoints", "End
 
 /// The fields of an Endpoints object that the loops read.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, remote = "Self")]
 pub struct Endpoints {
-    /// Metadata with all labels and annotations; owner references and finalizers are not kept in the cache.
-    pub metadata: Meta,
+    /// Metadata with all labels and annotations; owner references and finalizers are kept undecoded only.
+    pub metadata: ReplaceableMeta,
     /// Groups of addresses; all addresses of a group have the same ports.
     #[serde(deserialize_with = "null_as_default")]
     pub subsets: Vec<Subset>,
+    /// All other fields, which an update sends back.
+    #[serde(skip)]
+    pub undeclared: RawMessage,
+}
+
+impl<'de> Deserialize<'de> for Endpoints {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(transparent)]
+        struct Declared(#[serde(with = "Endpoints")] Endpoints);
+        let WithUndeclared { declared: Declared(endpoints), undeclared } = WithUndeclared::deserialize(deserializer)?;
+        Ok(Self { undeclared, ..endpoints })
+    }
 }
 
 /// The label key that excludes Endpoints from mirroring, with the value `true`.

@@ -4,11 +4,12 @@ use std::{fmt, sync::Arc};
 
 use common::{
     json::null_as_default,
+    meta::ReplaceableMeta,
     prelude::*,
     store::StoreIndex,
-    wire::{MessageSchema, messages},
+    wire::{MessageSchema, RawMessage, WithUndeclared, messages},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
     Endpoint, MANAGED_BY_LABEL, MANAGED_BY_MIRRORING, MANAGED_BY_SLICE_CONTROLLER, SERVICE_NAME_LABEL, SERVICES,
@@ -79,10 +80,10 @@ pub struct SlicePort {
 
 /// An EndpointSlice written by a loop of this crate.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, remote = "Self")]
 pub struct Slice {
     /// Metadata without finalizers. A slice that is not mirrored has only the annotation with the trigger time.
-    pub metadata: Meta,
+    pub metadata: ReplaceableMeta,
     /// The address type as the API writes it, possibly one that this crate does not know.
     pub address_type: Text,
     /// The endpoints of the slice; empty for the only slice of a Service without endpoints.
@@ -91,6 +92,19 @@ pub struct Slice {
     /// The ports, which are the same for all endpoints in the slice.
     #[serde(deserialize_with = "null_as_default")]
     pub ports: Arc<[SlicePort]>,
+    /// All other fields of the slice, which an update sends back.
+    #[serde(skip)]
+    pub undeclared: RawMessage,
+}
+
+impl<'de> Deserialize<'de> for Slice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(transparent)]
+        struct Declared(#[serde(with = "Slice")] Slice);
+        let WithUndeclared { declared: Declared(slice), undeclared } = WithUndeclared::deserialize(deserializer)?;
+        Ok(Self { undeclared, ..slice })
+    }
 }
 
 impl Slice {

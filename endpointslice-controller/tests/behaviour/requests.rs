@@ -38,7 +38,7 @@ async fn thousands_of_pods_are_written_once_and_a_change_of_one_pod_writes_its_s
     world.clear_log();
     set_pod_ready(&world, 0, false).await;
     world.wait(60).await;
-    let wanted = [("patch endpoints".to_owned(), 1), ("patch endpointslices".to_owned(), 1)];
+    let wanted = [("update endpoints".to_owned(), 1), ("update endpointslices".to_owned(), 1)];
     assert_eq!(world.write_counts(), BTreeMap::from(wanted));
     assert_eq!(requests(&world), 2);
 

@@ -1,6 +1,12 @@
 //! The fields of a Job that this program reads.
 
-use common::{json::RawJson, prelude::*, store::ByNamespace};
+use common::{
+    meta::ReplaceableMeta,
+    prelude::*,
+    store::ByNamespace,
+    template::Template,
+    wire::{MessageSchema, WithUndeclared, messages},
+};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, IgnoredAny},
@@ -45,8 +51,8 @@ impl CompletionMode {
 /// validation rejects cannot be decoded.
 #[derive(Debug)]
 pub struct Job {
-    /// Metadata without annotations and finalizers.
-    pub metadata: Meta,
+    /// Metadata, decoded without annotations and finalizers.
+    pub metadata: ReplaceableMeta,
     /// The maximum number of active Pods, 1 by default.
     pub parallelism: u32,
     /// The wanted number of completions; `None` if any success is enough.
@@ -75,14 +81,14 @@ pub struct Job {
     pub success_policy: Option<SuccessPolicy>,
     /// The label selector of the Job's Pods, which may be invalid.
     pub selector: Selector,
-    /// The Pod template as raw JSON; `None` once the Job has finished, to save memory.
-    pub template: Option<RawJson>,
+    /// The Pod template; `None` once the Job has finished, to save memory.
+    pub template: Option<Template>,
     /// Whether the restart policy is `OnFailure`, so that container restarts count towards the back-off limit.
     pub restarts_on_failure: bool,
     /// Whether the user has set a `schedulingGroup` in the template.
     pub has_scheduling_group: bool,
     /// The status in this version of the Job.
-    pub status: JobStatus,
+    pub status: WithUndeclared<JobStatus>,
 }
 
 impl Job {
@@ -115,6 +121,7 @@ impl Job {
 impl Object for Job {
     const RESOURCE: Resource = JOBS;
     type Indexes = (ByNamespace,);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::JOB);
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -123,10 +130,10 @@ impl Object for Job {
 
 #[derive(Deserialize)]
 struct Wire {
-    metadata: Meta,
+    metadata: ReplaceableMeta,
     spec: WireSpec,
     #[serde(default)]
-    status: Option<JobStatus>,
+    status: Option<WithUndeclared<JobStatus>>,
 }
 
 #[derive(Deserialize)]
@@ -147,7 +154,7 @@ struct WireSpec {
     success_policy: Option<SuccessPolicy>,
     #[serde(default)]
     selector: Value,
-    template: Option<RawJson>,
+    template: Option<Template>,
 }
 
 impl<'de> Deserialize<'de> for Job {
@@ -182,7 +189,7 @@ impl Wire {
             return Err("spec.selector is missing".to_owned());
         }
         let template = spec.template.ok_or("spec.template is missing")?;
-        let pods = pod_spec(&template)?;
+        let pods: PodSpec = template.decode_spec().map_err(|error| format!("spec.template: {error}"))?;
         for (field, seconds) in [
             ("spec.activeDeadlineSeconds", spec.active_deadline_seconds),
             ("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished),
@@ -226,15 +233,6 @@ struct PodSpec {
     scheduling_group: Option<IgnoredAny>,
 }
 
-fn pod_spec(template_json: &RawJson) -> Result<PodSpec, String> {
-    #[derive(Deserialize)]
-    struct Parts {
-        spec: Option<PodSpec>,
-    }
-    let parts: Parts = serde_json::from_str(template_json.text()).map_err(|error| format!("spec.template: {error}"))?;
-    Ok(parts.spec.unwrap_or_default())
-}
-
 fn count(field: &str, value: i64) -> Result<u32, String> {
     i32::try_from(value).ok().and_then(|n| u32::try_from(n).ok()).ok_or_else(|| format!("{field} is {value}"))
 }
@@ -274,7 +272,7 @@ mod tests {
                 && job.managed_by.is_none()
                 && job.restarts_on_failure
         );
-        assert_eq!(job.status, JobStatus::default());
+        assert_eq!(job.status.declared, JobStatus::default());
         assert!(job.metadata.annotations.is_empty() && job.metadata.finalizers.is_empty());
     }
 
@@ -340,7 +338,7 @@ mod tests {
             ("ttlSecondsAfterFinished", json!(-1), "spec.ttlSecondsAfterFinished is -1"),
             ("selector", json!(null), "spec.selector is missing"),
             ("template", json!(null), "spec.template is missing"),
-            ("template", json!("x"), "spec.template"),
+            ("template", json!("x"), "expected an object"),
             ("suspend", json!("yes"), "invalid type"),
         ] {
             let mut job = bare();

@@ -2,7 +2,7 @@
 
 use common::{
     conditions::{Condition, seconds},
-    json::{null_as_default, null_if_default},
+    json::null_as_default,
     prelude::*,
 };
 use jiff::Timestamp;
@@ -27,10 +27,10 @@ pub mod condition_types {
 #[serde(default)]
 pub struct UncountedTerminatedPods {
     /// UIDs of succeeded Pods that `status.succeeded` does not include yet.
-    #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
+    #[serde(deserialize_with = "null_as_default")]
     pub succeeded: Vec<Uid>,
     /// UIDs of failed Pods that `status.failed` does not include yet.
-    #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
+    #[serde(deserialize_with = "null_as_default")]
     pub failed: Vec<Uid>,
 }
 
@@ -46,12 +46,12 @@ impl UncountedTerminatedPods {
     }
 }
 
-/// The status of a Job, with the fields of the API. Fields that the API omits are written as null, to remove them.
+/// The status of a Job, with the fields of the API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobStatus {
     /// Conditions, in the order in which they were first set.
-    #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
+    #[serde(deserialize_with = "null_as_default")]
     pub conditions: Vec<Condition>,
     /// The time at which the Job was started or resumed.
     #[serde(with = "seconds")]
@@ -60,20 +60,20 @@ pub struct JobStatus {
     #[serde(with = "seconds")]
     pub completion_time: Option<Timestamp>,
     /// The number of Pods that are neither finished nor terminating.
-    #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
+    #[serde(deserialize_with = "null_as_default")]
     pub active: i32,
     /// The number of active Pods that are ready; `None` if the status was never written.
     pub ready: Option<i32>,
     /// The number of terminating Pods that have not finished; `None` if the status was never written.
     pub terminating: Option<i32>,
     /// The number of counted Pods that have succeeded; for an Indexed Job, the number of succeeded indexes.
-    #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
+    #[serde(deserialize_with = "null_as_default")]
     pub succeeded: i32,
     /// The number of counted Pods that have failed.
-    #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
+    #[serde(deserialize_with = "null_as_default")]
     pub failed: i32,
     /// The succeeded indexes as text, such as `0,2-4`.
-    #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
+    #[serde(deserialize_with = "null_as_default")]
     pub completed_indexes: Box<str>,
     /// The permanently failed indexes as text; `None` without a limit per index.
     pub failed_indexes: Option<Box<str>>,
@@ -98,21 +98,9 @@ impl JobStatus {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
-
-    /// JOB-58.
-    #[test]
-    fn absent_fields_are_written_as_null() {
-        let written = serde_json::to_value(JobStatus { ready: Some(0), ..JobStatus::default() }).unwrap();
-        assert_eq!(written["ready"], 0);
-        assert_eq!(written["uncountedTerminatedPods"], json!({"succeeded": null, "failed": null}));
-        let counters = ["active", "terminating", "succeeded", "failed", "completedIndexes", "failedIndexes"];
-        for field in ["conditions", "startTime", "completionTime"].into_iter().chain(counters) {
-            assert_eq!(written.as_object().unwrap()[field], Value::Null, "{field}");
-        }
-    }
 
     #[test]
     fn a_status_survives_the_round_trip() {
@@ -120,7 +108,7 @@ mod tests {
             "completedIndexes": "0,2", "ready": 1, "succeeded": 2, "failed": 1, "completionTime": null,
             "conditions": [{"type": "Suspended", "status": "False", "lastProbeTime": "2026-11-21T09:40:28Z",
                 "lastTransitionTime": "2026-11-21T09:40:28Z", "reason": "JobResumed", "message": "Job resumed"}],
-            "uncountedTerminatedPods": {"succeeded": ["a"], "failed": null}});
+            "uncountedTerminatedPods": {"succeeded": ["a"], "failed": []}});
         let status: JobStatus = serde_json::from_value(json.clone()).unwrap();
         assert_eq!(serde_json::to_value(&status).unwrap(), json);
     }

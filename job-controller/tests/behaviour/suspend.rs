@@ -4,7 +4,8 @@ use crate::world::*;
 
 /// Rejects a status that completes a Job without a start time, as some servers do.
 fn wants_a_start(request: &LoopRequest) -> Option<Answer> {
-    let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
+    let body = request.body();
+    let body = serde_json::from_slice(body).or_else(|_| sandbox::protobuf::parse(body)).unwrap_or_default();
     let status = Some(&body["status"]).filter(|_| request.uri().path().ends_with("/status"))?;
     let finished = status["conditions"].as_array()?.iter().any(|c| c["type"] == "Complete");
     (finished && status["startTime"].is_null()).then(|| {

@@ -104,7 +104,7 @@ pub(super) async fn send_and_decode_node<C: Sync>(
     request: Request,
     io: Io<'_, C>,
 ) -> Result<Option<LiveNode>, Refusal> {
-    let answer = io.send(request).await?;
+    let answer = io.send(request.with_whole_answer()).await?;
     let Some(mut node) = answer.decode::<Node>()? else { return Ok(None) };
     node.drop_unneeded_fields();
     let NodeTaints { spec } = answer.decode()?.unwrap_or_default();

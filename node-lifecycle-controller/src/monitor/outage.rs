@@ -61,8 +61,11 @@ impl MonitorOutage {
     /// Returns the time for which passes have made no decisions, or for which no event and no answer has arrived, if that is
     /// longer. `None` if passes make decisions, and on a standby.
     pub(crate) fn outage_duration(&self) -> Option<Duration> {
-        let from =
-            if self.context.settings.is_shadow() { self.started_at } else { self.context.write_gate.open_since()? };
+        let from = if self.context.settings.is_shadow() {
+            self.started_at
+        } else {
+            self.context.write_gate.leading_since()?
+        };
         let now = self.context.clock.monotonic_now();
         let time_without_contact = self.node_records.lock().server_contact.time_without_contact(now);
         let outage = self.outage_since.lock().map(|since| now.saturating_duration_since(since));

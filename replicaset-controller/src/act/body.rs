@@ -15,7 +15,7 @@ pub(super) struct NewPodBody<'a> {
     api_version: &'a str,
     metadata: Metadata<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    spec: Option<common::json::RawJson>,
+    spec: Option<common::wire::RawMessage>,
 }
 
 #[derive(Serialize)]

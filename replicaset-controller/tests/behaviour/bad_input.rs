@@ -18,7 +18,7 @@ async fn a_malformed_set_backs_off_alone() {
                 (&[("\"minReadySeconds\":55", "\"minReadySeconds\":-1")], "spec.minReadySeconds is -1"),
                 (&[(SELECTOR, "\"selector\":null")], "spec.selector is missing"),
                 (&[(SELECTOR, "\"selector\":{}")], "spec.selector selects every Pod"),
-                (&[("\"labels\":{\"app\":\"bad\"}", "\"labels\":{\"app\":7}")], "labels cannot be read"),
+                (&[("\"labels\":{\"app\":\"bad\"}", "\"labels\":{\"app\":7}")], "Pod template cannot be read"),
             ],
             async |world, error| {
                 assert_eq!((world.pods().await.len(), world.count("create", "pods")), (3, 3), "{error}");

@@ -28,7 +28,7 @@ async fn an_exceeded_quota_costs_one_request_per_back_off() {
         pick(&conditions[0], "type status reason message"),
         json!(["ReplicaFailure", "True", "FailedCreate", message])
     );
-    assert_eq!(world.count("patch", "replicasets.apps/status"), 1);
+    assert_eq!(world.count("update", "replicasets.apps/status"), 1);
     world.assert_event("Warning FailedCreate Error creating: pods \"web-0000").await;
     world.assert_waits("FailedCreate: pods");
     quota.allow();
@@ -46,7 +46,7 @@ async fn a_failure_with_changing_messages_backs_off() {
     world.create(web(1)).await;
     world.wait(600).await;
     // The first 17 back-offs take 655 s. The message is updated at most once a minute, and each update causes one more attempt.
-    let (tries, writes) = (webhook.attempts(), world.count("patch", "replicasets.apps/status"));
+    let (tries, writes) = (webhook.attempts(), world.count("update", "replicasets.apps/status"));
     assert!((16..=30).contains(&tries) && (2..=11).contains(&writes), "{tries} tries, {writes} writes");
 }
 

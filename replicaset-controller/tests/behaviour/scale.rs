@@ -17,7 +17,7 @@ async fn missing_pods_are_created_with_one_request_each() {
     world.change_and_settle(json!({"replicas": 307})).await;
     assert_eq!((world.active_pods().await.len(), world.count("create", "pods")), (307, 300));
     assert_eq!(world.count("get", "pods") + world.count("get", SETS), 0);
-    world.assert_count("patch", "replicasets.apps/status", 1..=300);
+    world.assert_count("update", "replicasets.apps/status", 1..=300);
 }
 
 /// REPLICASET-17, REPLICASET-32.

@@ -15,7 +15,7 @@ async fn a_server_without_the_terminating_field_gets_no_repeated_writes() {
         world.touch_subject().await;
         world.wait(1).await;
     }
-    assert_eq!(world.count("patch", STATUS), 0);
+    assert_eq!(world.count("update", STATUS), 0);
 }
 
 /// REPLICASET-76.
@@ -32,7 +32,7 @@ async fn a_status_conflict_is_retried_once_onto_the_object_of_the_watch_or_of_a_
         for seconds in [1, quiet_seconds] {
             world.wait(seconds).await;
             assert_eq!(pick(&world.status().await, "replicas readyReplicas"), json!([2, 1]));
-            assert_eq!((world.count("patch", STATUS), world.count("get", SETS)), (2, reads), "{delay_of_watch} s");
+            assert_eq!((world.count("update", STATUS), world.count("get", SETS)), (2, reads), "{delay_of_watch} s");
         }
     }
 }
@@ -48,7 +48,7 @@ async fn a_status_is_never_written_onto_a_new_set_of_the_same_name() {
     world.clear_log();
     world.patch_pod_status(&pod, ready_condition("False")).await;
     world.wait(1).await;
-    assert!(world.count("patch", STATUS) > 0);
+    assert!(world.count("update", STATUS) > 0);
     assert_eq!(world.status().await, json!({"replicas": 0}));
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::{pods::PODS, prelude::*, revision::body::NewRevision};
+use common::{pods::PODS, prelude::*, revision::body::NewRevision, wire::messages};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
@@ -75,7 +75,7 @@ pub(super) fn identity_labels(name: &str, ordinal: Option<i32>) -> Value {
 
 /// Makes the volume claim `name` from its template; `None` if the template is malformed. Upstream: `getPersistentVolumeClaims`.
 pub(super) fn build_volume_claim(set: &StatefulSet, template: &VolumeClaimTemplate, name: &str) -> Option<Value> {
-    let mut claim = template.raw_json.parse_value().ok()?;
+    let mut claim: Value = template.raw.decode(&messages::PERSISTENT_VOLUME_CLAIM).ok()?;
     let fields = claim.as_object_mut()?;
     fields.insert("apiVersion".to_owned(), PERSISTENT_VOLUME_CLAIMS.version().into());
     fields.insert("kind".to_owned(), PERSISTENT_VOLUME_CLAIMS.kind().into());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::{api::PatchFormat, pods::PODS, prelude::*};
+use common::{api::PatchFormat, pods::PODS, prelude::*, wire::messages};
 use serde_json::{Value, json};
 
 use super::{SetIo, body, templates::PhaseTemplates, write_role};
@@ -128,7 +128,7 @@ impl WorkOnPod<'_> {
                 let error = SyncError::new(SyncErrorClass::Template, format!("cannot make claim {name}"));
                 return Err(ClaimFailure { error, class: None });
             };
-            let body = io.encode_body(|| claim);
+            let body = io.encode_object(&PERSISTENT_VOLUME_CLAIMS, &messages::PERSISTENT_VOLUME_CLAIM, || claim);
             let request =
                 Request::create(PERSISTENT_VOLUME_CLAIMS, &set.metadata.namespace, &name.as_str().into(), body);
             let Err(refusal) = io.send(request.with_role(write_role(snapshot))).await else {
@@ -178,7 +178,8 @@ impl WorkOnPod<'_> {
         let usable = templates.get(role, name);
         let (revision, template) =
             usable.inspect_err(|error| self.report(EventVerb::Create, Some(&error.to_string())))?;
-        let body = io.encode_body(|| body::build_pod(set, owner, ordinal, template.clone(), revision));
+        let body = io
+            .encode_object(&PODS, &messages::POD, || body::build_pod(set, owner, ordinal, template.clone(), revision));
         let why = match role {
             RevisionRole::Current => "from the current revision",
             RevisionRole::Update => "from the update revision",

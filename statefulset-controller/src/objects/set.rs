@@ -2,9 +2,11 @@ use std::ops::RangeInclusive;
 
 use common::{
     intstr::IntOrString,
-    json::{RawJson, null_as_default, null_if_default, parse_count},
+    json::{null_as_default, parse_count},
+    meta::ReplaceableMeta,
     prelude::*,
     store::ByNamespace,
+    wire::{MessageSchema, RawMessage, WithUndeclared, messages},
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
@@ -16,8 +18,8 @@ use super::{STATEFUL_SETS, VolumeClaimSpec};
 /// The decoder refuses values that the API server's validation refuses: negative counts, no selector, no template.
 #[derive(Debug)]
 pub struct StatefulSet {
-    /// Metadata, without finalizers.
-    pub metadata: Meta,
+    /// Metadata, decoded without finalizers.
+    pub metadata: ReplaceableMeta,
     /// `spec.replicas`: the number of ordinals in range, not negative.
     pub replicas: i32,
     /// The lowest ordinal (`spec.ordinals.start`), 0 by default.
@@ -26,8 +28,8 @@ pub struct StatefulSet {
     pub min_ready_seconds: i32,
     /// `spec.selector`, which is never empty.
     pub selector: Selector,
-    /// `spec.template` with the bytes that the server sent.
-    pub template: RawJson,
+    /// `spec.template` as the server sent it.
+    pub template: RawMessage,
     /// `spec.volumeClaimTemplates` in their order.
     pub volume_claim_templates: Vec<VolumeClaimTemplate>,
     /// The subdomain of the Pods (`spec.serviceName`).
@@ -41,7 +43,7 @@ pub struct StatefulSet {
     /// `spec.persistentVolumeClaimRetentionPolicy`. If one of the two values is unknown, all claims are retained.
     pub volume_claim_retention_policy: VolumeClaimRetentionPolicy,
     /// The status in the cache, zero and empty if the set has no status yet.
-    pub status: Status,
+    pub status: WithUndeclared<Status>,
 }
 
 /// An element of `spec.volumeClaimTemplates`.
@@ -52,7 +54,7 @@ pub struct VolumeClaimTemplate {
     /// The requested storage, access modes, storage class and volume mode.
     pub spec: VolumeClaimSpec,
     /// The complete template as the server sent it.
-    pub raw_json: RawJson,
+    pub raw: RawMessage,
 }
 
 /// The order in which Pods are created and deleted.
@@ -105,8 +107,7 @@ pub struct VolumeClaimRetentionPolicy {
 
 /// The fields of a set's `status` that this controller writes.
 ///
-/// A field that the API omits when it is zero is written as null, so that a merge patch removes it. The conditions belong to
-/// other writers and are not changed.
+/// The conditions belong to other writers and are kept as they were received.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
@@ -115,13 +116,10 @@ pub struct Status {
     /// Number of Pods that have been ready for `minReadySeconds`.
     pub available_replicas: i32,
     /// Number of Pods that are running and ready.
-    #[serde(serialize_with = "null_if_default")]
     pub ready_replicas: i32,
     /// Number of Pods that have the current revision and are not terminating.
-    #[serde(serialize_with = "null_if_default")]
     pub current_replicas: i32,
     /// Number of Pods that have the update revision and are not terminating.
-    #[serde(serialize_with = "null_if_default")]
     pub updated_replicas: i32,
     /// Name of the revision before the rolling update. The update revision becomes the current one when the rollout is
     /// complete.
@@ -190,6 +188,7 @@ impl StatefulSet {
 impl Object for StatefulSet {
     const RESOURCE: Resource = STATEFUL_SETS;
     type Indexes = (ByNamespace,);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::STATEFUL_SET);
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -198,13 +197,20 @@ impl Object for StatefulSet {
     fn drop_unneeded_fields(&mut self) {
         self.metadata.finalizers = Box::default();
     }
+
+    /// A revision has all fields of the template, and a claim all fields of its template.
+    fn has_hidden_fields(&self) -> bool {
+        let mut claims = self.volume_claim_templates.iter();
+        self.template.has_unknown_fields(&messages::POD_TEMPLATE_SPEC)
+            || claims.any(|claim| claim.raw.has_unknown_fields(&messages::PERSISTENT_VOLUME_CLAIM))
+    }
 }
 
 #[derive(Deserialize)]
 struct Wire {
-    metadata: Meta,
+    metadata: ReplaceableMeta,
     spec: WireSpec,
-    status: Option<Status>,
+    status: Option<WithUndeclared<Status>>,
 }
 
 #[derive(Deserialize)]
@@ -215,8 +221,8 @@ struct WireSpec {
     ordinals: Option<Ordinals>,
     #[serde(default)]
     selector: Value,
-    template: Option<RawJson>,
-    volume_claim_templates: Option<Vec<RawJson>>,
+    template: Option<RawMessage>,
+    volume_claim_templates: Option<Vec<RawMessage>>,
     #[serde(default, deserialize_with = "null_as_default")]
     service_name: Text,
     #[serde(default, deserialize_with = "null_as_default")]
@@ -269,9 +275,6 @@ impl Wire {
             return Err("spec.selector selects every Pod".to_owned());
         }
         let template = spec.template.ok_or("spec.template is missing")?;
-        if !template.text().starts_with('{') {
-            return Err("spec.template is not an object".to_owned());
-        }
         let claims = spec.volume_claim_templates.unwrap_or_default().into_iter().map(claim_template);
         let update_strategy = match spec.update_strategy {
             Some(update) if &*update.kind == "OnDelete" => UpdateStrategy::OnDelete,
@@ -312,21 +315,24 @@ impl Wire {
     }
 }
 
-fn claim_template(raw: RawJson) -> Result<VolumeClaimTemplate, String> {
+fn claim_template(raw: RawMessage) -> Result<VolumeClaimTemplate, String> {
     #[derive(Deserialize)]
     struct Named {
         metadata: Name,
-        spec: Option<RawJson>,
+    }
+    #[derive(Deserialize)]
+    struct Specified {
+        spec: Option<VolumeClaimSpec>,
     }
     #[derive(Deserialize)]
     struct Name {
         name: Text,
     }
-    let named: Named =
-        serde_json::from_str(raw.text()).map_err(|error| format!("spec.volumeClaimTemplates: {error}"))?;
+    let schema = &messages::PERSISTENT_VOLUME_CLAIM;
+    let named: Named = raw.decode(schema).map_err(|error| format!("spec.volumeClaimTemplates: {error}"))?;
     // A spec that cannot be decoded is not compared with claims, and the set is still managed.
-    let spec = named.spec.and_then(|spec| serde_json::from_str(spec.text()).ok()).unwrap_or_default();
-    Ok(VolumeClaimTemplate { name: named.metadata.name, spec, raw_json: raw })
+    let spec = raw.decode::<Specified>(schema).ok().and_then(|claim| claim.spec).unwrap_or_default();
+    Ok(VolumeClaimTemplate { name: named.metadata.name, spec, raw })
 }
 
 #[cfg(test)]

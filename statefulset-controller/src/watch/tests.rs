@@ -126,7 +126,7 @@ async fn entries_of_a_deleted_set_are_removed() {
         .awaited_volume_claims
         .replace_claims_of_set(&set.metadata.key(), vec![NamespacedName::new("shop", "data-web-0")]);
     let templates = &ground.watch.template_cache;
-    let parse = |raw: &common::json::RawJson| {
+    let parse = |raw: &common::wire::RawMessage| {
         PodTemplateWithRevisionData::new(raw.clone(), common::revision::NumberEncoding::Doubles)
     };
     let parsed = templates.get_or_parse(&set.metadata.uid, &set.template, parse).unwrap();

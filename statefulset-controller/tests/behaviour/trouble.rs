@@ -11,7 +11,7 @@ async fn lost_answers_create_nothing_twice() {
         ("create", "pods"),
         ("create", CLAIMS),
         ("create", "controllerrevisions"),
-        ("patch", "statefulsets/status"),
+        ("update", "statefulsets/status"),
         ("patch", CLAIMS),
     ];
     scene
@@ -232,7 +232,7 @@ async fn a_pod_that_becomes_available_during_a_sync_is_not_overlooked() {
     world.change(json!({"replicas": 1, "revisionHistoryLimit": 3})).await;
     let wait = Duration::try_from(available.duration_since(world.clock.now())).unwrap();
     world.clock.sleep(wait.saturating_sub(Duration::from_millis(1500))).await;
-    world.fault(rule(Action::Latency(Duration::from_secs(3)), "patch", "").resource("statefulsets/status").times(1));
+    world.fault(rule(Action::Latency(Duration::from_secs(3)), "update", "").resource("statefulsets/status").times(1));
     world.start();
     world.wait(8).await;
     assert_eq!(world.status().await["availableReplicas"], 1, "{}", world.status().await);

@@ -2,10 +2,16 @@
 
 use bytes::Bytes;
 use http::Method;
-use serde_json::json;
+use serde::Serialize;
 
-use super::{DeleteOptions, FIELD_MANAGER, MAX_ANSWER, MAX_LIST, PatchFormat, encode, error::Error, with_query};
-use crate::object::{RequestTarget, Resource};
+use super::{
+    DeleteOptions, EncodedBody, FIELD_MANAGER, MAX_ANSWER, MAX_LIST, PatchFormat, WireFormat, error::Error, with_query,
+};
+use crate::{
+    meta::{ResourceVersion, Uid},
+    object::{RequestTarget, Resource},
+    wire::messages,
+};
 
 /// A request to the API server, other than a watch, before it is sent.
 #[derive(Clone, Debug)]
@@ -34,14 +40,14 @@ impl<'a> Call<'a> {
         Self { max_answer_bytes: MAX_LIST, ..Self::get(path, accept) }
     }
 
-    /// Prepares the creation of an object from a JSON body.
-    pub fn create(target: RequestTarget<'a>, body: Bytes) -> Self {
-        Self::write(Method::POST, target, "application/json", body)
+    /// Prepares the creation of an object.
+    pub fn create(target: RequestTarget<'a>, body: EncodedBody) -> Self {
+        Self::write(Method::POST, target, body.format.media_type(), body.bytes)
     }
 
-    /// Prepares the replacement of an object by a JSON body.
-    pub fn replace(target: RequestTarget<'a>, body: Bytes) -> Self {
-        Self::write(Method::PUT, target, "application/json", body)
+    /// Prepares the replacement of an object.
+    pub fn replace(target: RequestTarget<'a>, body: EncodedBody) -> Self {
+        Self::write(Method::PUT, target, body.format.media_type(), body.bytes)
     }
 
     /// Prepares a patch of an object, in the format `format`.
@@ -62,25 +68,48 @@ impl<'a> Call<'a> {
         Self { path, body: None, ..Self::write(Method::DELETE, target, "application/json", Bytes::new()) }
     }
 
-    /// Prepares the deletion of an object, with `options` as the body of the request.
+    /// Prepares the deletion of an object, with `options` as the body of the request. Servers of other API groups than those of
+    /// Kubernetes may know the options in JSON only.
     ///
     /// # Errors
     /// If the options cannot be encoded.
-    pub fn delete(target: RequestTarget<'a>, options: &DeleteOptions) -> Result<Self, Error> {
-        let mut body = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
-        if let Some(uid) = &options.uid {
-            body["preconditions"]["uid"] = json!(uid);
+    pub fn delete(
+        target: RequestTarget<'a>,
+        options: &DeleteOptions,
+        preferred_format: WireFormat,
+    ) -> Result<Self, Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Body<'o> {
+            kind: &'static str,
+            api_version: &'static str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            preconditions: Option<Preconditions<'o>>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            propagation_policy: Option<&'static str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            grace_period_seconds: Option<i64>,
         }
-        if let Some(version) = &options.version {
-            body["preconditions"]["resourceVersion"] = json!(version);
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Preconditions<'o> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            uid: Option<&'o Uid>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            resource_version: Option<ResourceVersion>,
         }
-        if let Some(propagation) = options.propagation_policy {
-            body["propagationPolicy"] = json!(propagation);
-        }
-        if let Some(grace) = options.grace_period_seconds {
-            body["gracePeriodSeconds"] = json!(grace);
-        }
-        Ok(Self::write(Method::DELETE, target, "application/json", encode(&body)?))
+        let DeleteOptions { uid, version, propagation_policy, grace_period_seconds } = options;
+        let has_preconditions = uid.is_some() || version.is_some();
+        let body = Body {
+            kind: "DeleteOptions",
+            api_version: "v1",
+            preconditions: has_preconditions.then_some(Preconditions { uid: uid.as_ref(), resource_version: *version }),
+            propagation_policy: *propagation_policy,
+            grace_period_seconds: *grace_period_seconds,
+        };
+        let format = if target.resource.is_of_kubernetes() { preferred_format } else { WireFormat::Json };
+        let body = EncodedBody::object(format, "v1", "DeleteOptions", &messages::DELETE_OPTIONS, &body)?;
+        Ok(Self::write(Method::DELETE, target, body.format.media_type(), body.bytes))
     }
 
     /// Sets the `Accept` header; by default the answer is a whole object in JSON.

@@ -37,7 +37,7 @@ pub enum Error {
     NotLeader,
     /// The request succeeded, but the answer could not be decoded.
     #[error("the server's answer cannot be read: {0}")]
-    InvalidAnswer(#[from] serde_json::Error),
+    InvalidAnswer(String),
     /// The server granted the creation, but admission changed the object so that it is useless for the caller.
     #[error("{0}")]
     ChangedByAdmission(String),
@@ -118,6 +118,18 @@ impl ErrorStatus {
     }
 }
 
+impl From<serde_json::Error> for Error {
+    fn from(error: serde_json::Error) -> Self {
+        Self::InvalidAnswer(error.to_string())
+    }
+}
+
+impl From<wire::Error> for Error {
+    fn from(error: wire::Error) -> Self {
+        Self::InvalidAnswer(error.to_string())
+    }
+}
+
 impl Error {
     /// Classifies a failure without an HTTP response as [`Error::Unsent`] or [`Error::OutcomeUnknown`].
     pub(super) fn from_transport(error: kube::Error) -> Self {
@@ -170,6 +182,12 @@ impl Error {
     /// Whether the server answered 422 to a write because the object with this name has another UID.
     pub fn is_uid_mismatch(&self) -> bool {
         self.is_invalid() && self.has_invalid_field("metadata.uid")
+    }
+
+    /// Whether the server answered 409 to a replacement because the object with this name has another UID.
+    pub fn is_uid_conflict(&self) -> bool {
+        self.is_conflict()
+            && self.status().is_some_and(|s| s.message.contains("Precondition failed: UID in precondition"))
     }
 
     /// Whether the server named `field`, a path such as `metadata.uid`, in one of the causes of the error.

@@ -151,6 +151,7 @@ async fn losing_the_lease_ends_a_write_in_flight() {
     world.keeper.open_until(world.clock.monotonic_now() + Duration::from_secs(10));
     let error = world.create().await.unwrap_err();
     assert!(matches!(&error, Error::OutcomeUnknown(_)), "{error}");
+    world.keeper.close();
     assert!(matches!(world.create().await, Err(Error::NotLeader)));
     assert_eq!((world.clock.now().as_second(), world.times()), (10, vec![0]));
 }
@@ -211,7 +212,12 @@ async fn the_wait_for_a_server_is_limited_to_a_minute() {
 async fn losing_the_lease_ends_the_wait_of_a_write_at_once() {
     let world = world(vec![Answer::Status(429, "{}", Some(30)), Answer::Status(201, "{}", None)]);
     world.keeper.open_until(world.clock.monotonic_now() + Duration::from_secs(10));
-    let error = world.create().await.unwrap_err();
+    let losing = async {
+        world.clock.sleep(Duration::from_secs(10)).await;
+        world.keeper.close();
+    };
+    let (written, ()) = tokio::join!(world.create(), losing);
+    let error = written.unwrap_err();
     assert!(error.is_too_many_requests(), "{error}");
     assert_eq!((world.clock.now().as_second(), world.times()), (10, vec![0]));
 }

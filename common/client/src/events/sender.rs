@@ -23,12 +23,14 @@ use super::{
     correlate::{Correlator, OutgoingEvent},
 };
 use crate::{
-    api::{Api, Error, PatchFormat, RequestTarget, Throttle},
+    api::{Api, Call, EncodedBody, Error, PatchFormat, RequestTarget, Throttle, WireFormat},
     client::user_agent,
     clock::Clock,
+    informer::{ACCEPT_METADATA, ACCEPT_PROTOBUF_METADATA},
     map::SeededHashState,
     metrics::{Counters, Metrics, Stability},
     object::Resource,
+    wire::messages,
 };
 
 /// Resource of Events in the core API group.
@@ -197,17 +199,24 @@ impl Task {
     }
 
     async fn send(api: &Api, outgoing: &OutgoingEvent) -> Result<&'static str, Error> {
+        let accept = match api.preferred_format() {
+            WireFormat::Json => ACCEPT_METADATA,
+            WireFormat::Protobuf => ACCEPT_PROTOBUF_METADATA,
+        };
         let namespace = outgoing.event.object.event_namespace();
         if outgoing.is_repeat {
             let target = RequestTarget::object(EVENTS, namespace, &outgoing.name);
-            match api.patch(target, PatchFormat::Strategic, &patch(outgoing)).await {
+            let patch = EncodedBody::json(&patch(outgoing))?.bytes;
+            match api.call(Call::patch(target, PatchFormat::Strategic, patch).with_accept_header(accept)).await {
                 Ok(_) => return Ok("patched"),
                 // The Event has expired on the server, so it is created again, with the whole count.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }
         }
-        api.create(RequestTarget::object(EVENTS, namespace, ""), &body(outgoing)).await?;
+        let (target, event) = (RequestTarget::object(EVENTS, namespace, ""), body(outgoing));
+        let body = EncodedBody::object(api.preferred_format(), "v1", "Event", &messages::EVENT, &event)?;
+        api.call(Call::create(target, body).with_accept_header(accept)).await?;
         Ok("created")
     }
 }
@@ -255,12 +264,22 @@ mod tests {
         gate::{self, WriteGateKeeper},
         intern::Text,
         meta::{ResourceVersion, Uid},
+        wire::{Envelope, decode_message},
     };
 
     type Seen = Arc<Mutex<Vec<(String, Value)>>>;
 
     fn source(component: &'static str) -> ReportingLoop {
         ReportingLoop { component, client_name: component }
+    }
+
+    /// Decodes an Event in protobuf, or a patch.
+    fn decode_body(body: &[u8]) -> Value {
+        let Ok(envelope) = Envelope::decode(body) else { return serde_json::from_slice(body).unwrap() };
+        let mut event: Value = decode_message(&messages::EVENT, envelope.object).unwrap();
+        event["apiVersion"] = envelope.api_version.into();
+        event["kind"] = envelope.kind.into();
+        event
     }
 
     /// Creates a client of a server that answers with the codes of `script`, then with 201. An `Err` breaks the connection.
@@ -274,7 +293,7 @@ mod tests {
                 let (parts, body) = request.into_parts();
                 let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
                 let path = parts.uri.path().to_owned();
-                log.lock().push((format!("{} {path}", parts.method), serde_json::from_slice(&body).unwrap()));
+                log.lock().push((format!("{} {path}", parts.method), decode_body(&body)));
                 let code = match script.lock().pop_front() {
                     Some(Ok(code)) => code,
                     Some(Err(())) => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset)),

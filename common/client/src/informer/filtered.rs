@@ -26,8 +26,8 @@ use tokio::{sync::Notify, task::JoinHandle};
 
 use super::{
     InformerConfig, ObjectHead, Sink, SinkInformer, StoreAndHandlers,
+    accept::accept_header,
     frames::{self, ListPage},
-    reflect::accept_header,
 };
 use crate::{
     api::{Api, Call, percent_encode},

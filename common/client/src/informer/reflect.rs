@@ -15,11 +15,15 @@ use crate::{
     metrics::InformerMetrics,
     object::{Object, Resource},
     pace::WorkGuard,
-    store::ChangeOrigin,
+    store::{CacheEntry, ChangeOrigin},
 };
 
 use super::{
     InformerConfig, InformerShared, RefreshRequest, RefreshTarget, Sink,
+    accept::{
+        ACCEPT_JSON, ACCEPT_METADATA, ACCEPT_METADATA_LIST, ACCEPT_PROTOBUF_METADATA, PROTOBUF_METADATA_LIST,
+        accept_header, prefers_protobuf,
+    },
     frames::{self, DecodedEvent},
 };
 
@@ -33,40 +37,13 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(30);
 const VERY_SHORT: Duration = Duration::from_secs(1);
 /// Maximum wait for the watch to deliver a required version, before a relist.
 const CATCH_UP: Duration = Duration::from_millis(250);
-/// Longer than the duration of any watch, which is less than 10 minutes.
-const WHOLE_WATCH: Duration = Duration::from_mins(11);
+/// Maximum time without events after which a watch is resumed.
+const MAX_SILENCE: Duration = Duration::from_mins(11);
+/// Minimum duration of a watch in seconds, and maximum of the random part that is added. Upstream: 5 and 5 minutes; each watch
+/// that is opened again costs the server about as much as a write of a small object.
+const WATCH_SECONDS: u64 = 1800;
 /// Number of lines after which the task yields to other tasks.
 const TURN: u32 = 64;
-/// `Accept` header for whole objects in JSON.
-pub const ACCEPT_JSON: &str = "application/json";
-/// `Accept` header for whole objects in protobuf, or in JSON if the server does not support protobuf.
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf,application/json";
-/// `Accept` header for the metadata of objects only, or for whole objects if the server does not support that. Upstream:
-/// client-go `metadata`, `defaultClientConfig`.
-pub const ACCEPT_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-/// `Accept` header for a list of the metadata of objects only. Servers that cannot do it send whole objects.
-pub const ACCEPT_METADATA_LIST: &str =
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-/// `Accept` header for the metadata of objects only, in protobuf if the server supports it.
-const PROTOBUF_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
-    application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-const PROTOBUF_METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
-    application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-
-/// Returns the `Accept` header for whole objects of the type `K`.
-pub(super) fn accept_header<K: Object>(api: &Api) -> &'static str {
-    if prefers_protobuf::<K>(api) { PROTOBUF } else { ACCEPT_JSON }
-}
-
-fn prefers_protobuf<K: Object>(api: &Api) -> bool {
-    K::PROTOBUF_SCHEMA.is_some() && api.preferred_format() == WireFormat::Protobuf
-}
-
-/// Whether an API group belongs to Kubernetes, so that kube-apiserver serves it from etcd.
-fn is_group_of_kubernetes(group: &str) -> bool {
-    !group.contains('.') || group.ends_with(".k8s.io")
-}
-
 /// Why the loop stopped reading a list or a watch, which gives the next step. If the server merely closes a watch, there is no
 /// `RoundEnd`, and the watch is resumed.
 enum RoundEnd {
@@ -116,6 +93,8 @@ pub(super) struct Reflector<S> {
     handled: Option<(Instant, u64)>,
     /// Guard that keeps the process from sleeping while a list is read.
     filling: Option<WorkGuard>,
+    /// Whether objects are read in JSON because one of them has [hidden fields](Object::has_hidden_fields).
+    reads_json: bool,
 }
 
 impl<S: Sink> Reflector<S> {
@@ -154,6 +133,7 @@ impl<S: Sink> Reflector<S> {
             told_to_wait: Duration::ZERO,
             handled: None,
             filling: None,
+            reads_json: false,
         }
     }
 
@@ -225,7 +205,7 @@ impl<S: Sink> Reflector<S> {
 
     async fn list(&mut self, query: &str) -> Result<(WireFormat, Bytes), Error> {
         let accept = match self.config.is_metadata_only {
-            false => accept_header::<S::Object>(&self.api),
+            false => self.accept_whole_objects(),
             true if prefers_protobuf::<S::Object>(&self.api) => PROTOBUF_METADATA_LIST,
             true => ACCEPT_METADATA_LIST,
         };
@@ -235,12 +215,28 @@ impl<S: Sink> Reflector<S> {
 
     async fn watch(&mut self, query: &str) -> Result<WatchFrames, Error> {
         let accept = match self.config.is_metadata_only {
-            false => accept_header::<S::Object>(&self.api),
-            true if prefers_protobuf::<S::Object>(&self.api) => PROTOBUF_METADATA,
+            false => self.accept_whole_objects(),
+            true if prefers_protobuf::<S::Object>(&self.api) => ACCEPT_PROTOBUF_METADATA,
             true => ACCEPT_METADATA,
         };
         let answer = self.api.watch(&self.resource, &self.config.namespace, query, accept).await;
         self.apply_retry_after(answer)
+    }
+
+    fn accept_whole_objects(&self) -> &'static str {
+        if self.reads_json { ACCEPT_JSON } else { accept_header::<S::Object>(&self.api) }
+    }
+
+    /// Ends the round if the object has [hidden fields](Object::has_hidden_fields), to read all objects in JSON.
+    fn require_all_fields(&mut self, entry: &CacheEntry<S::Object>) -> Result<(), RoundEnd> {
+        match entry {
+            CacheEntry::Decoded(object) if object.has_hidden_fields() => {
+                self.reads_json = true;
+                let key = object.meta().key();
+                Err(RoundEnd::RelistNow(format!("{key} has fields that this version does not know: reading JSON")))
+            }
+            CacheEntry::Decoded(_) | CacheEntry::Unreadable(_) => Ok(()),
+        }
     }
 
     /// Returns the selectors as query parameters, each with a leading `&`.
@@ -256,9 +252,9 @@ impl<S: Sink> Reflector<S> {
         query
     }
 
-    /// Returns the requested duration of a watch in seconds: a random number from 300 up to, but not including, 600.
+    /// Returns the requested duration of a watch in seconds: from half an hour up to an hour.
     fn watch_seconds(&self) -> u64 {
-        300 + self.api.clock().random_below(300) as u64
+        WATCH_SECONDS + self.api.clock().random_below(WATCH_SECONDS as usize) as u64
     }
 
     /// Returns the next step after the error event that ends a watch.
@@ -307,7 +303,7 @@ impl<S: Sink> Reflector<S> {
         let version = version.unwrap_or_default();
         let evidence = format!("the newest version of {} is {version}, the cache has version {cached}", self.resource);
         // Another API server, behind the aggregation layer, has versions of its own. Its loss concerns this cache only.
-        if is_group_of_kubernetes(self.resource.group()) {
+        if self.resource.is_of_kubernetes() {
             self.api.history().report_lost_changes(&evidence);
         }
         self.forget_version = true;
@@ -325,9 +321,9 @@ impl<S: Sink> Reflector<S> {
     fn max_silence_now(&self) -> Duration {
         // If the server sends no bookmarks, a watch may deliver nothing for its whole duration.
         if !self.bookmarks {
-            return WHOLE_WATCH;
+            return MAX_SILENCE;
         }
-        self.config.max_watch_idle_time.saturating_mul(1 << self.silences.min(16)).min(WHOLE_WATCH)
+        self.config.max_watch_idle_time.saturating_mul(1 << self.silences.min(16)).min(MAX_SILENCE)
     }
 
     /// Applies the events of a watch until it ends.
@@ -395,6 +391,9 @@ impl<S: Sink> Reflector<S> {
             if self.handled.is_none() {
                 self.complained = None;
                 self.shared.record_success();
+            }
+            if let DecodedEvent::Put { entry, .. } = &frame {
+                self.require_all_fields(entry)?;
             }
             self.sample(&frame, format, &line);
             self.handle(frame);

@@ -178,7 +178,7 @@ impl<C: Controller> LoopState<C> {
 
     /// Waits until this process leads and the caches show all writes of earlier leaders. A shadow waits only for filled caches.
     async fn wait_until_ready(&self, shadow: bool) {
-        let succession = if shadow { None } else { Some(self.context.write_gate.wait_until_open().await) };
+        let succession = if shadow { None } else { Some(self.context.write_gate.wait_until_leading().await) };
         let _work = self.context.api.pace().begin_work();
         let dropped_keys = self.queue.release_held_keys();
         let informers = self.context.parts.informers();
@@ -427,7 +427,7 @@ impl<C: Controller> RunningLoop for Loop<C> {
             let mut workers = self.workers.lock().await;
             // These workers can be aborted, because without filled caches they hold no key, and behind a closed gate no write
             // can leave this process.
-            if !self.shared.prepared_once.initialized() || !self.shared.context.write_gate.is_open() {
+            if !self.shared.prepared_once.initialized() || !self.shared.context.write_gate.is_leading() {
                 workers.abort_all();
             }
             while workers.join_next().await.is_some() {}

@@ -85,7 +85,7 @@ fn changes_after_refusal(request: &Request, refusal: &Refusal) -> Vec<LedgerChan
         Verb::Delete(..) if concerns_owner => consequences.push(ForgetDeletion),
         _ => {}
     }
-    if matches!(request.verb, Verb::Patch(..) | Verb::Delete(..))
+    if matches!(request.verb, Verb::Patch(..) | Verb::Replace(_) | Verb::Delete(..))
         && class == RefusalClass::VersionConflict
         && concerns_owner
     {

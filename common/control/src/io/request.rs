@@ -3,15 +3,17 @@
 use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
+use super::body::{AnswerContent, RequestBody};
 use crate::{
-    api::{self, Call, DeleteOptions, PatchFormat},
+    api::{self, Call, DeleteOptions, EncodedBody, PatchFormat, WireFormat},
     informer,
     intern::Text,
     meta::{Meta, ResourceVersion, Uid},
-    object::{RequestTarget, Resource},
+    object::{EncodedObject, Object, RequestTarget, Resource},
+    wire::Envelope,
 };
 
 /// The operation of a request, with its body.
@@ -27,7 +29,7 @@ pub enum Verb {
     Create(RequestBody),
     /// Patches an object. The precondition is added to the body.
     Patch(PatchFormat, RequestBody),
-    /// Replaces an object. The body contains its `resourceVersion`.
+    /// Replaces an object. The body contains its UID and its `resourceVersion`.
     Replace(RequestBody),
     /// Creates the object, or changes the fields in the body, as this field manager.
     Apply(&'static str, RequestBody),
@@ -66,23 +68,6 @@ impl Verb {
     /// Whether the operation may change the cluster. Reads and lists do not.
     pub fn is_write(&self) -> bool {
         !matches!(self, Self::Get | Self::GetPath(_) | Self::List(_))
-    }
-}
-
-/// The encoded body of a request, or the error of its encoding.
-#[derive(Clone, Debug)]
-pub struct RequestBody(pub(super) Result<Bytes, String>);
-
-impl Default for RequestBody {
-    fn default() -> Self {
-        Self(Ok(Bytes::from_static(b"{}")))
-    }
-}
-
-impl RequestBody {
-    /// Encodes a body as JSON. If the encoding fails, the request fails without being sent.
-    pub fn encode<B: Serialize + ?Sized>(body: &B) -> Self {
-        Self(serde_json::to_vec(body).map(Bytes::from).map_err(|error| error.to_string()))
     }
 }
 
@@ -145,8 +130,8 @@ pub struct Request {
     pub(super) precondition: Option<Precondition>,
     /// The relation to the object of the sync. It determines the cache state for which the next sync waits.
     pub(super) role: ObjectRole,
-    /// Value of the `Accept` header.
-    pub(super) accept_header: &'static str,
+    /// What the server answers; `None` for the default.
+    pub(super) answer_content: Option<AnswerContent>,
     /// The reason for the request, shown in explanations; may be empty.
     pub(super) reason: Cow<'static, str>,
 }
@@ -155,7 +140,7 @@ impl Request {
     fn new(verb: Verb, resource: Resource, namespace: &Text, name: &Arc<str>) -> Self {
         let (namespace, name) = (namespace.clone(), Arc::clone(name));
         let (doing, why) = (verb.as_str(), Cow::Borrowed(""));
-        let (subresource, precondition, role, accept) = ("", None, ObjectRole::UntrackedObject, informer::ACCEPT_JSON);
+        let (subresource, precondition, role) = ("", None, ObjectRole::UntrackedObject);
         Self {
             verb,
             verb_text: doing,
@@ -167,7 +152,7 @@ impl Request {
             subresource,
             precondition,
             role,
-            accept_header: accept,
+            answer_content: None,
             reason: why,
         }
     }
@@ -234,7 +219,7 @@ impl Request {
         Self { precondition: Some(Precondition::for_exact_version(meta)), ..request }
     }
 
-    /// Creates a request that replaces an object. The body contains the `resourceVersion`.
+    /// Creates a request that replaces exactly this version of an object. The body contains the UID and the `resourceVersion`.
     pub fn replace(resource: Resource, meta: &Meta, body: RequestBody) -> Self {
         let request = Self::new(Verb::Replace(body), resource, &meta.namespace, &meta.name);
         Self { precondition: Some(Precondition::for_exact_version(meta)), ..request }
@@ -247,7 +232,7 @@ impl Request {
     }
 
     /// Turns a patch into a strategic merge patch, which costs the server a third of a merge patch. Lists in the body must have
-    /// the strategy `replace`, or state it ([`ConditionListPatch`](nonet_objects::conditions::ConditionListPatch)).
+    /// the strategy `replace`.
     #[must_use]
     pub fn into_strategic_patch(self) -> Self {
         let verb =
@@ -276,10 +261,34 @@ impl Request {
         Self { subresource, ..self }
     }
 
-    /// Makes the server answer with the metadata of the object alone, also to a write.
+    /// Makes the server answer with the metadata of the object alone, the default of writes.
     #[must_use]
     pub fn with_metadata_answer(self) -> Self {
-        Self { accept_header: informer::ACCEPT_METADATA, ..self }
+        Self { answer_content: Some(AnswerContent::Metadata), ..self }
+    }
+
+    /// Makes the server answer with the whole object, which is decoded as `K` or as another projection of the same kind.
+    #[must_use]
+    pub fn with_object_answer<K: Object>(self) -> Self {
+        let answer_content = Some(K::PROTOBUF_SCHEMA.map_or(AnswerContent::Json, AnswerContent::Object));
+        Self { answer_content, ..self }
+    }
+
+    /// Makes the server answer with the whole object in JSON, the default of reads. Ignored if another content was requested.
+    #[must_use]
+    pub fn with_whole_answer(self) -> Self {
+        Self { answer_content: self.answer_content.or(Some(AnswerContent::Json)), ..self }
+    }
+
+    /// Returns what the server answers.
+    pub(super) fn answer_content(&self) -> AnswerContent {
+        let default = match self.verb {
+            // A server cannot answer with the metadata of one object.
+            Verb::DeleteCollection(_) => AnswerContent::Json,
+            _ if self.verb.is_write() => AnswerContent::Metadata,
+            _ => AnswerContent::Json,
+        };
+        self.answer_content.unwrap_or(default)
     }
 
     /// Sets the precondition; `None` for any object.
@@ -321,11 +330,16 @@ impl Request {
 }
 
 impl Request {
-    /// Builds the API call of this request. `precondition` replaces the precondition of the request.
+    /// Builds the API call of this request, in the preferred format where possible. `precondition` replaces the precondition of
+    /// the request.
     ///
     /// # Errors
     /// If the body cannot be encoded. Nothing is sent then.
-    pub(super) fn to_api_call(&self, precondition: Option<Precondition>) -> Result<Call<'_>, api::Error> {
+    pub(super) fn to_api_call(
+        &self,
+        precondition: Option<Precondition>,
+        preferred_format: WireFormat,
+    ) -> Result<Call<'_>, api::Error> {
         // The name of a new object is in the body. A subresource is created below its object.
         let is_new_object = matches!(self.verb, Verb::Create(_)) && self.subresource.is_empty();
         let name = if is_new_object { "" } else { &*self.name };
@@ -336,17 +350,29 @@ impl Request {
             subresource: self.subresource,
         };
         let unsent = |error: String| api::Error::Unsent(format!("the body of the request cannot be encoded: {error}"));
-        let encoded = |body: &RequestBody| body.0.clone().map_err(unsent);
         let call = match &self.verb {
             Verb::Get => Call::get(target.path(), informer::ACCEPT_JSON),
             Verb::GetPath(path) => Call::get(path.clone(), informer::ACCEPT_JSON),
-            Verb::Apply(field_manager, body) => Call::apply(target, field_manager, encoded(body)?),
+            Verb::Apply(field_manager, body) => Call::apply(target, field_manager, body.encoded()?.bytes),
             Verb::DeleteCollection(query) => Call::delete_collection(target, query),
             Verb::List(query) => Call::list(&self.resource, &self.namespace, query, informer::ACCEPT_JSON),
-            Verb::Create(body) => Call::create(target, encoded(body)?),
-            Verb::Replace(body) => Call::replace(target, encoded(body)?),
+            Verb::Create(body) => Call::create(target, body.encoded()?),
+            Verb::Replace(body) => {
+                let mut body = body.encoded()?;
+                // The body contains the version of the snapshot, which an earlier write of this sync has changed.
+                if let Some(precondition) = precondition.filter(|known| self.precondition.as_ref() != Some(known)) {
+                    body = match (body.format, precondition.version) {
+                        (WireFormat::Protobuf, Some(version)) => body.with_resource_version(&version.to_string())?,
+                        _ => {
+                            let bytes = with_precondition(&body.bytes, &precondition);
+                            EncodedBody { bytes: bytes.map_err(|error| unsent(error.to_string()))?, ..body }
+                        }
+                    };
+                }
+                Call::replace(target, body)
+            }
             Verb::Patch(kind, body) => {
-                let mut body = encoded(body)?;
+                let mut body = body.encoded()?.bytes;
                 if let Some(precondition) = &precondition {
                     body = with_precondition(&body, precondition).map_err(|error| unsent(error.to_string()))?;
                 }
@@ -362,10 +388,10 @@ impl Request {
                     propagation_policy: *propagation,
                     grace_period_seconds: *grace_seconds,
                 };
-                Call::delete(target, &options)?
+                Call::delete(target, &options, preferred_format)?
             }
         };
-        Ok(call.with_accept_header(self.accept_header))
+        Ok(call.with_accept_header(self.answer_content().accept_header(preferred_format)))
     }
 }
 
@@ -381,9 +407,18 @@ pub struct AnswerMetadata {
 }
 
 impl AnswerMetadata {
-    /// Decodes the fields from a JSON answer. Missing fields stay empty.
-    pub(super) fn parse(answer: &[u8]) -> Result<Self, api::Error> {
-        let object: ObjectWithMetadata = serde_json::from_slice(answer)?;
+    /// Decodes the fields from an answer. Missing fields stay empty, also those of a status, which names no object.
+    pub(super) fn parse(format: WireFormat, answer: &[u8]) -> Result<Self, api::Error> {
+        let object: ObjectWithMetadata = match format {
+            WireFormat::Json => serde_json::from_slice(answer)?,
+            WireFormat::Protobuf => match Envelope::decode(answer)? {
+                Envelope { kind: "Status", .. } => ObjectWithMetadata::default(),
+                Envelope { object, .. } => {
+                    let metadata = EncodedObject::Protobuf(object).decode_metadata();
+                    ObjectWithMetadata { metadata: metadata.map_err(api::Error::InvalidAnswer)? }
+                }
+            },
+        };
         Ok(object.into())
     }
 
@@ -405,7 +440,7 @@ impl From<ObjectWithMetadata> for AnswerMetadata {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct ObjectWithMetadata {
     #[serde(default)]
     metadata: WrittenMetadata,
@@ -451,6 +486,15 @@ impl Refusal {
     /// Whether the object does not exist, or another object has its name.
     pub fn is_not_found(&self) -> bool {
         self.class == RefusalClass::NotFound
+    }
+}
+
+impl Refusal {
+    /// Classifies the error of a request.
+    pub(super) fn of_request(request: &Request, error: api::Error) -> Self {
+        let has_other_uid = matches!(request.verb, Verb::Replace(_)) && error.is_uid_conflict();
+        let refusal = Self::from(error);
+        if has_other_uid { Self { class: RefusalClass::NotFound, ..refusal } } else { refusal }
     }
 }
 

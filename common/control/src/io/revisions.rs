@@ -5,8 +5,9 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use serde_json::value::RawValue;
 
 use super::{
+    body::RequestBody,
     outcome::SyncError,
-    request::{ObjectRole, Precondition, Refusal, RefusalClass, Request, RequestBody},
+    request::{ObjectRole, Precondition, Refusal, RefusalClass, Request},
     run::Io,
 };
 use crate::{

@@ -19,17 +19,20 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     account::{ForecastRequests, RequestAccount, SyncCallbacks},
+    body::{AnswerContent, RequestBody},
     outcome::{Requeue, SyncError, SyncErrorClass},
     own_writes::SyncWrites,
-    request::{AnswerMetadata, Precondition, Refusal, Request, RequestBody, Verb},
+    request::{AnswerMetadata, Precondition, Refusal, Request, Verb},
 };
 use crate::{
-    api::{self, Api, Call, WrittenObject},
+    api::{self, Api, Call, EncodedBody, WireFormat, WrittenObject},
     consistency::{Ledger, LedgerOwner},
     events::{EventRecorder, EventType, InvolvedObject},
     informer,
     map::HashSet,
     meta::{Meta, NamespacedName, Uid},
+    object::Resource,
+    wire::{Envelope, MessageSchema, decode_message, messages::METADATA_ONLY_OBJECT},
 };
 
 /// The runner of one controller's syncs against the API server. Cheap to clone.
@@ -170,14 +173,25 @@ impl<M> Copy for IoBackend<'_, M> {}
 pub struct Answer {
     /// Name, UID and version of the written object; empty in a forecast.
     pub metadata: AnswerMetadata,
-    body: Option<Bytes>,
+    /// The answer with its format; `None` in a forecast.
+    body: Option<(WireFormat, Bytes)>,
+    /// Schema of an object in protobuf.
+    schema: Option<&'static MessageSchema>,
 }
 
 impl Answer {
-    /// Decodes the object; `None` in a forecast.
+    /// Decodes the object; `None` in a forecast. The answer to a write contains only the metadata, unless the request says more
+    /// ([`Request::with_object_answer`]).
     pub fn decode<T: DeserializeOwned>(&self) -> Result<Option<T>, Refusal> {
-        let object = self.body.as_ref().map(|body| serde_json::from_slice(body)).transpose();
-        object.map_err(|error| api::Error::InvalidAnswer(error).into())
+        let Some((format, body)) = &self.body else { return Ok(None) };
+        Ok(Some(self.decode_body(*format, body)?))
+    }
+
+    fn decode_body<T: DeserializeOwned>(&self, format: WireFormat, body: &[u8]) -> Result<T, api::Error> {
+        if format == WireFormat::Json {
+            return Ok(serde_json::from_slice(body)?);
+        }
+        Ok(decode_message(self.schema.unwrap_or(&METADATA_ONLY_OBJECT), Envelope::decode(body)?.object)?)
     }
 
     /// Decodes the metadata of the object; `None` in a forecast.
@@ -197,15 +211,19 @@ impl<'r, M: Sync> Io<'r, M> {
             IoBackend::EffectsOnly(..) => Ok(Answer::default()),
             // The future is on the heap, because a group of requests holds the futures of many members.
             IoBackend::ApiServer(run) => {
-                let (fields, body) = Box::pin(run.send(request)).await?;
-                Ok(Answer { metadata: fields, body: Some(body) })
+                let schema = match request.answer_content() {
+                    AnswerContent::Object(schema) => Some(schema),
+                    AnswerContent::Metadata | AnswerContent::Json => None,
+                };
+                let (metadata, format, body) = Box::pin(run.send(request)).await?;
+                Ok(Answer { metadata, body: Some((format, body)), schema })
             }
         }
     }
 
     /// Sends a request and decodes the object in the answer; `None` in a forecast.
     pub async fn send_and_decode<T: DeserializeOwned>(self, request: Request) -> Result<Option<T>, Refusal> {
-        self.send(request).await?.decode()
+        self.send(request.with_whole_answer()).await?.decode()
     }
 
     /// Waits for `duration`. A forecast does not wait.
@@ -272,9 +290,24 @@ impl<'r, M: Sync> Io<'r, M> {
         }
     }
 
-    /// Encodes the body of a request. `make` is not called in a forecast.
+    /// Encodes the body of a request as JSON. `make` is not called in a forecast.
     pub fn encode_body<B: Serialize>(self, make: impl FnOnce() -> B) -> RequestBody {
         if self.is_forecast() { RequestBody::default() } else { RequestBody::encode(&make()) }
+    }
+
+    /// Encodes an object to create or to replace, in the format that the client prefers. `message` is the schema of the object.
+    /// `make` is not called in a forecast.
+    ///
+    /// An object with parts that were received as JSON is sent as JSON.
+    pub fn encode_object<B: Serialize>(
+        self,
+        resource: &Resource,
+        message: &'static MessageSchema,
+        make: impl FnOnce() -> B,
+    ) -> RequestBody {
+        let IoBackend::ApiServer(run) = self.0 else { return RequestBody::default() };
+        let format = run.executor.api.preferred_format();
+        EncodedBody::object(format, &resource.api_version(), resource.kind(), message, &make()).into()
     }
 
     /// Whether requests are only collected and not sent.
@@ -391,36 +424,38 @@ impl<'r, M> SyncRun<'r, M> {
 
     /// Sends a request, and records the request and its answer in the ledger. Does not return if this process may no longer
     /// write; [`SyncExecutor::run`] returns instead.
-    async fn send(&self, request: Request) -> Result<(AnswerMetadata, Bytes), Refusal> {
+    async fn send(&self, request: Request) -> Result<(AnswerMetadata, WireFormat, Bytes), Refusal> {
         let request = &request;
         self.account.inspect(|account| account.record_sending(request));
         self.own_writes.record_sending(request, || self.ledger_owner(), || self.subject.child_uids());
-        let answer = match request.to_api_call(self.own_writes.precondition_after_last_write(request)) {
+        let api = &self.executor.api;
+        let precondition = self.own_writes.precondition_after_last_write(request);
+        let answer = match request.to_api_call(precondition, api.preferred_format()) {
             Ok(call) => {
                 let _wait = self.count_in_flight();
-                self.executor.api.call(call).await
+                api.call_with_format(call).await
             }
             Err(unsent) => Err(unsent),
         };
         let answer = match answer {
             // Some servers answer a deletion with neither a status nor the object.
-            Ok(bytes) if matches!(request.verb, Verb::Delete(..)) => {
-                Ok((AnswerMetadata::parse(&bytes).unwrap_or_default(), bytes))
+            Ok((format, bytes)) if matches!(request.verb, Verb::Delete(..)) => {
+                Ok((AnswerMetadata::parse(format, &bytes).unwrap_or_default(), format, bytes))
             }
-            Ok(bytes) if request.verb.is_write() || request.precondition.is_some() => {
-                AnswerMetadata::parse(&bytes).map(|fields| (fields, bytes))
+            Ok((format, bytes)) if request.verb.is_write() || request.precondition.is_some() => {
+                AnswerMetadata::parse(format, &bytes).map(|fields| (fields, format, bytes))
             }
-            other => other.map(|bytes| (AnswerMetadata::default(), bytes)),
+            other => other.map(|(format, bytes)| (AnswerMetadata::default(), format, bytes)),
         };
         let error = match answer {
-            Ok((fields, bytes)) => {
+            Ok((fields, format, bytes)) => {
                 self.own_writes.record_granted_request(request, &fields, || self.ledger_owner());
-                return Ok((fields, bytes));
+                return Ok((fields, format, bytes));
             }
             Err(error) => error,
         };
         let is_stopped = matches!(error, api::Error::NotLeader);
-        let refusal = Refusal::from(error);
+        let refusal = Refusal::of_request(request, error);
         self.account.inspect(|account| account.record_refusal(request, &refusal));
         if self.own_writes.record_refusal(request, &refusal, || self.ledger_owner()) {
             self.examine_stuck_cache(request).await;

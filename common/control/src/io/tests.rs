@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    api::{Api, PatchFormat},
+    api::{Api, PatchFormat, WireFormat},
     clock::Clock,
     consistency::{Ledger, LedgerOwner},
     events::{EventRecorder, EventType, InvolvedObject},
@@ -24,6 +24,7 @@ use crate::{
     pods::PODS,
     refs::{HasMeta, Owner},
     selector::Selector,
+    wire::{Envelope, decode_message, messages},
 };
 
 const SETS: Resource = Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet");
@@ -59,7 +60,13 @@ fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'st
             let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
             let name = path.rsplit('/').next().unwrap_or_default().to_owned();
             let bytes = request.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
-            let body = serde_json::from_slice(&bytes).unwrap_or_default();
+            let body = match Envelope::decode(&bytes) {
+                Ok(options) if options.kind == "DeleteOptions" => {
+                    decode_message(&messages::DELETE_OPTIONS, options.object).unwrap()
+                }
+                Ok(pod) => decode_message(&messages::POD, pod.object).unwrap(),
+                Err(_) => serde_json::from_slice(&bytes).unwrap_or_default(),
+            };
             seen.lock().push((format!("{method} {name}"), body));
             let body = seen.lock().last().map(|(_, body)| body.clone()).unwrap_or_default();
             let (code, answer) = script(&method, &name, &body);
@@ -479,6 +486,44 @@ async fn equal_requests_share_a_line_with_all_reasons() {
     assert_eq!(account, ["list 1 Pod", "patch Pod a (3 times): it is old; it is large"]);
     assert_eq!(world.requests(), ["GET pods", "PATCH a", "PATCH a", "PATCH a"]);
     assert_eq!(*world.memory.lock(), [1]);
+}
+
+/// Replaces a Pod twice, and stores for each refusal whether the Pod does not exist.
+async fn replace_twice(io: Io<'_, Memory>) -> Result<Requeue, SyncError> {
+    for _ in 0..2 {
+        let body =
+            || json!({"metadata": {"name": "a", "uid": "a", "resourceVersion": "5"}, "spec": {"containers": []}});
+        let body = io.encode_object(&PODS, &messages::POD, body);
+        if let Err(refusal) = io.send(Request::replace(PODS, &pod("a").0, body)).await {
+            io.update_memory(|memory| memory.lock().push(refusal.is_not_found().into()));
+        }
+    }
+    Ok(Requeue::AfterPlannedDelay)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replacement_follows_the_last_write_of_the_sync_in_both_formats() {
+    for format in [WireFormat::Json, WireFormat::Protobuf] {
+        let mut world = world(|_, name, _| (200, object(name, 7)));
+        world.executor.api = world.executor.api.with_preferred_format(format);
+        world.run(replace_twice).await.0.unwrap();
+        let requests = world.requests.lock();
+        for ((line, body), version) in requests.iter().zip(["5", "7"]) {
+            let metadata = json!({"name": "a", "uid": "a", "resourceVersion": version});
+            assert_eq!((&**line, &body["metadata"]), ("PUT a", &metadata));
+        }
+        assert!(world.targets.lock().iter().all(|target| target.ends_with(format.media_type())));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replacement_recognizes_a_recreated_namesake() {
+    let text = "Precondition failed: UID in precondition: a, UID in object meta: b";
+    for (message, is_not_found) in [(text, 1), ("it was modified", 0)] {
+        let world = world(move |_, _, _| (409, status("Conflict", message)));
+        world.run(replace_twice).await.0.unwrap();
+        assert_eq!(*world.memory.lock(), [is_not_found, is_not_found]);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use k8s_openapi::{
     api::coordination::v1::{self, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{api::FIELD_MANAGER, meta::ResourceVersion};
@@ -19,6 +19,10 @@ pub const HAND_OVER_HOLDER_IDENTITY: &str = "held-for-hand-over";
 
 /// `leaseDurationSeconds` of a Lease that is created held: ten years, for programs that do not know holds.
 const HOLD_DURATION_SECONDS: i64 = 10 * 365 * 24 * 3600;
+
+/// Annotation of a Lease that has a long duration because its leader knows of no standby: JSON with the holder, and with the
+/// duration in seconds that a standby writes instead.
+const STANDBY_DURATION_ANNOTATION: &str = "nonet/standby-lease-duration";
 
 /// `leaseDurationSeconds` of a Lease that its leader has released, as upstream writes it.
 const RELEASED_DURATION_SECONDS: i64 = 1;
@@ -109,6 +113,14 @@ impl LeaseRecord {
     }
 }
 
+/// The content of [`STANDBY_DURATION_ANNOTATION`].
+#[derive(Serialize, Deserialize)]
+struct StandbyDuration {
+    /// The leader that wrote the annotation. Another holder may have left the annotation in place, and it means nothing then.
+    holder: String,
+    seconds: i64,
+}
+
 /// A Lease: its metadata as the server sent them, and its record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LeaseObject {
@@ -130,6 +142,42 @@ impl LeaseObject {
     /// Whether the last leader has released the Lease itself, so that it does not write any more.
     pub(super) fn is_released_by_leader(&self) -> bool {
         self.record.is_released() && !self.has_foreign_holder
+    }
+
+    /// Returns the duration in seconds that a standby is to write into this Lease; `None` if the duration is not a long one that
+    /// the present holder wrote because it knew of no standby.
+    pub(super) fn standby_duration_seconds(&self) -> Option<i64> {
+        let text = self.metadata.get("annotations")?.get(STANDBY_DURATION_ANNOTATION)?.as_str()?;
+        let StandbyDuration { holder, seconds } = serde_json::from_str(text).ok()?;
+        let is_shorter = (1..self.record.duration_seconds).contains(&seconds);
+        (self.record.is_led() && holder == self.record.holder_identity && is_shorter).then_some(seconds)
+    }
+
+    /// Sets the duration. With `standby_duration_seconds`, a standby that finds the Lease writes that duration.
+    pub(super) fn set_duration(&mut self, seconds: i64, standby_duration_seconds: Option<i64>) {
+        self.record.duration_seconds = seconds;
+        let holder = self.record.holder_identity.clone();
+        let standby_duration = standby_duration_seconds.map(|seconds| StandbyDuration { holder, seconds });
+        self.set_annotation(STANDBY_DURATION_ANNOTATION, standby_duration.map(|duration| json!(duration).to_string()));
+    }
+
+    /// Sets an annotation, or removes it if `value` is `None`.
+    pub(super) fn set_annotation(&mut self, key: &str, value: Option<String>) {
+        match (self.metadata.get_mut("annotations").and_then(Value::as_object_mut), value) {
+            (Some(all), Some(value)) => drop(all.insert(key.to_owned(), Value::String(value))),
+            (Some(all), None) => drop(all.remove(key)),
+            (None, Some(value)) => drop(self.metadata.insert("annotations".to_owned(), json!({ key: value }))),
+            (None, None) => {}
+        }
+    }
+
+    /// Whether the Lease differs from `other` in nothing but the time of a renewal.
+    pub(super) fn differs_by_renewal_only(&self, other: &Self) -> bool {
+        let annotations = |lease: &Self| lease.metadata.get("annotations").cloned();
+        let without_renewal = |lease: &Self| LeaseRecord { renew_time: None, ..lease.record.clone() };
+        without_renewal(self) == without_renewal(other)
+            && annotations(self) == annotations(other)
+            && self.has_foreign_holder == other.has_foreign_holder
     }
 
     /// Returns `metadata.resourceVersion`.

@@ -9,6 +9,9 @@ use crate::{clock::Clock, duration};
 /// `leaderelection.JitterFactor`.
 pub(super) const JITTER_FACTOR: f64 = 1.2;
 
+/// The duration of the Lease of a leader that knows of no standby, in lease durations. It renews one lease duration earlier.
+const LONE_LEASE_DURATIONS: u32 = 4;
+
 /// The settings of one candidate: its Lease, its identity, and its timing.
 #[derive(Clone, Debug)]
 pub struct ElectionSettings {
@@ -49,6 +52,22 @@ impl ElectionSettings {
     /// Returns the lease duration as the Lease states it: in whole seconds.
     pub(super) fn stated_lease_duration(&self) -> Duration {
         Duration::from_secs(self.lease_duration.as_secs())
+    }
+
+    /// Returns how long after a renewal the next one is sent, where a renewal took `last_answer_time`: so that the gate stays open,
+    /// with time for two answers of this kind and for two attempts.
+    pub(super) fn renewal_period(&self, last_answer_time: Duration) -> Duration {
+        (self.renew_deadline * 4 / 5).saturating_sub(last_answer_time * 2).max(self.retry_period)
+    }
+
+    /// Returns how long after a renewal an idle leader without standbys sends the next one.
+    pub(super) fn lone_renewal_period(&self) -> Duration {
+        self.stated_lease_duration() * (LONE_LEASE_DURATIONS - 1)
+    }
+
+    /// Returns the duration in seconds that the Lease of a leader without standbys states.
+    pub(super) fn lone_lease_duration_seconds(&self) -> i64 {
+        (self.stated_lease_duration() * LONE_LEASE_DURATIONS).as_secs() as i64
     }
 
     /// Checks the timing; the error describes the problem.

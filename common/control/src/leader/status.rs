@@ -35,6 +35,8 @@ pub struct ElectionStatus {
 pub(super) struct ElectionState {
     pub(super) is_leading: bool,
     pub(super) renewed_at: Option<Instant>,
+    /// When a leader sends its next renewal, unless it writes before.
+    pub(super) renewal_due_at: Option<Instant>,
     pub(super) last_error: String,
     /// The start of this leader's probation; `None` if this process is not on probation.
     pub(super) probation_began: Option<Instant>,
@@ -138,14 +140,18 @@ impl ElectionStatus {
         self.state.lock().last_error.clone()
     }
 
-    /// Fails if this process leads and its last renewal is older than the lease duration plus 20 seconds, which means that the
-    /// process hangs. A standby is always healthy.
+    /// Fails if this process leads and its last renewal, and the time of its next one, are older than the lease duration plus 20
+    /// seconds, which means that the process hangs. A standby is always healthy.
     pub fn check_healthy(&self) -> Result<(), String> {
         let state = self.state.lock();
-        let renewed = state.renewed_at.filter(|_| state.is_leading);
-        let late = renewed.map_or(Duration::ZERO, |at| self.clock.monotonic_now().saturating_duration_since(at));
-        if late > self.settings.lease_duration + HEALTH_TOLERANCE {
-            return Err(format!("failed election to renew leadership on lease: last renewed {}s ago", late.as_secs()));
+        let since = |time: Option<Instant>| {
+            let time = time.filter(|_| state.is_leading);
+            time.map_or(Duration::ZERO, |at| self.clock.monotonic_now().saturating_duration_since(at))
+        };
+        let tolerance = self.settings.lease_duration + HEALTH_TOLERANCE;
+        let (age, late) = (since(state.renewed_at), since(state.renewal_due_at));
+        if age > tolerance && late + self.settings.renewal_period(Duration::ZERO) > tolerance {
+            return Err(format!("failed election to renew leadership on lease: last renewed {}s ago", age.as_secs()));
         }
         Ok(())
     }

@@ -17,6 +17,9 @@ use crate::{
     succession::{self, WrittenVersions},
 };
 
+/// How long a leader remembers that it has a standby.
+const STANDBY_MEMORY: Duration = Duration::from_hours(1);
+
 /// The current time on the monotonic clock and on the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CurrentTime {
@@ -55,6 +58,10 @@ pub(super) struct CandidateMemory {
     absent_since: Option<Instant>,
     /// How long a leader may write without a renewal.
     renew_deadline: Duration,
+    /// `leaseDurationSeconds` of the Lease of a leader that knows of no standby.
+    lone_duration_seconds: i64,
+    /// When a standby last shortened the Lease of this leader; `None` if this leader knows of no standby.
+    standby_seen_at: Option<Instant>,
     /// Whether this candidate takes a Lease that does not exist.
     leads_without_release: bool,
 }
@@ -77,6 +84,8 @@ impl CandidateMemory {
             other_writes_until: None,
             absent_since: None,
             renew_deadline: settings.renew_deadline,
+            lone_duration_seconds: settings.lone_lease_duration_seconds(),
+            standby_seen_at: None,
             leads_without_release: settings.leads_without_release,
         }
     }
@@ -87,10 +96,10 @@ impl CandidateMemory {
     }
 
     /// Records a Lease that was read, and returns the time since which its record has not changed.
-    fn record_read(&mut self, lease: &LeaseObject, now: CurrentTime) -> Instant {
+    fn record_read(&mut self, lease: &LeaseObject, now: Instant) -> Instant {
         let since = match (&self.last_read_record, &self.observed) {
             (Some(read), Some((_, since))) if read.equals_in_seconds(&lease.record) => *since,
-            _ => now.instant,
+            _ => now,
         };
         let record = &lease.record;
         if lease.is_released_by_leader() {
@@ -101,12 +110,54 @@ impl CandidateMemory {
             self.other_writes_until = is_another.then(|| since + record.stated_duration().max(self.lease_duration));
         } else if !self.last_read_record.as_ref().is_some_and(|last| !last.is_led() && last.is_same_term(record)) {
             // An operator has held or released the Lease since the last read, and its leader may not have noticed it yet.
-            self.other_writes_until = Some(now.instant + self.lease_duration);
+            self.other_writes_until = Some(now + self.lease_duration);
         }
         self.absent_since = None;
         self.last_read_record = Some(record.clone());
         self.observed = Some((lease.clone(), since));
         since
+    }
+
+    /// Whether a Lease that the watch has delivered is newer than the Lease as last read or written.
+    pub(super) fn is_news(&self, lease: &LeaseObject) -> bool {
+        self.lease().is_none_or(|known| lease.version() > known.version())
+    }
+
+    /// Records a Lease that the watch has delivered at `seen_at`, if its holder has done nothing but renew it. Returns whether that
+    /// is so. If not, an attempt has to read the Lease.
+    pub(super) fn record_renewal(&mut self, lease: &LeaseObject, seen_at: Instant) -> bool {
+        let is_renewal = self.lease().is_some_and(|known| known.differs_by_renewal_only(lease));
+        if is_renewal {
+            self.record_read(lease, seen_at);
+        }
+        is_renewal
+    }
+
+    /// Returns the time until which this standby needs no attempt unless the Lease changes: the expiry of the Lease, or `None` for
+    /// a Lease that never expires. Returns `poll_at` if this standby has something to write.
+    pub(super) fn idle_until(&self, poll_at: Instant) -> Option<Instant> {
+        let Some(lease) = self.lease() else { return Some(poll_at) };
+        if self.standby_changes(lease, &LeaseAnnotations::from_lease(lease)).is_some() {
+            return Some(poll_at);
+        }
+        lease.record.is_led().then(|| self.other_writes_until.unwrap_or(poll_at))
+    }
+
+    /// Whether this leader states a long duration in its Lease, because it knows of no standby. A standby that was seen is
+    /// remembered for [`STANDBY_MEMORY`]: then the leader states the long duration again, and a live standby shortens it.
+    pub(super) fn leads_alone(&self, now: Instant) -> bool {
+        let is_on_probation = self.term.as_ref().is_some_and(|term| term.is_on_probation);
+        !is_on_probation && self.standby_seen_at.is_none_or(|at| now >= at + STANDBY_MEMORY)
+    }
+
+    /// Writes the duration of the Lease that this candidate holds or is about to take.
+    fn write_duration(&self, lease: &mut LeaseObject, now: Instant) {
+        let duration_seconds = self.lease_duration.as_secs() as i64;
+        if self.leads_alone(now) {
+            lease.set_duration(self.lone_duration_seconds, Some(duration_seconds));
+        } else {
+            lease.set_duration(duration_seconds, None);
+        }
     }
 
     /// Whether this candidate was the holder when it last read or wrote the Lease.
@@ -153,14 +204,27 @@ impl CandidateMemory {
         self.write_term(lease);
     }
 
-    /// Returns the Lease with this standby's request in the annotations; `None` if the standby may not ask for the Lease.
-    fn lease_with_request(&self, lease: &LeaseObject, annotations: &LeaseAnnotations) -> Option<LeaseObject> {
-        let probation =
-            self.probation.as_ref().filter(|_| self.has_filled_caches && annotations.requesting_standby.is_none())?;
-        let mut request = lease.clone();
-        let standby = RequestingStandby { identity: self.identity.clone(), version: probation.version.clone() };
-        probation::write_standby_request(&mut request, &standby);
-        annotations.version_standing(&probation.version).may_ask_for_lease().then_some(request)
+    /// Returns the Lease of another holder as this standby writes it: with the short duration that the leader states for standbys,
+    /// and with this standby's request, if it may ask for the Lease. `None` if the standby has nothing to write.
+    fn standby_changes(&self, lease: &LeaseObject, annotations: &LeaseAnnotations) -> Option<LeaseObject> {
+        let shorter = lease.standby_duration_seconds();
+        let may_ask = self.has_filled_caches && annotations.requesting_standby.is_none();
+        let request = self
+            .probation
+            .as_ref()
+            .filter(|probation| may_ask && annotations.version_standing(&probation.version).may_ask_for_lease());
+        if shorter.is_none() && request.is_none() {
+            return None;
+        }
+        let mut changed = lease.clone();
+        if let Some(seconds) = shorter {
+            changed.set_duration(seconds, None);
+        }
+        if let Some(ProbationSettings { version, .. }) = request {
+            let standby = RequestingStandby { identity: self.identity.clone(), version: version.clone() };
+            probation::write_standby_request(&mut changed, &standby);
+        }
+        Some(changed)
     }
 }
 
@@ -228,13 +292,18 @@ enum ExpectedReply {
     Write,
     /// The creation of a Lease that is held.
     Hold,
-    /// A standby's request for the Lease of another holder.
-    RequestForLease,
+    /// A standby's changes to the Lease of another holder.
+    StandbyChanges,
 }
 
 impl ElectionAttempt {
     fn waiting_for(expected_reply: ExpectedReply) -> Self {
         Self { expected_reply, took_slow_path: false, has_write_failed: false }
+    }
+
+    /// Begins an attempt for a Lease that was read, which [`process_reply`](Self::process_reply) then receives.
+    pub(super) fn after_read() -> Self {
+        Self::waiting_for(ExpectedReply::Lease)
     }
 
     /// Begins an attempt: a holder renews the remembered Lease, and every other candidate reads the Lease.
@@ -245,7 +314,7 @@ impl ElectionAttempt {
         {
             let mut renewal = lease.clone();
             renewal.record.renew_time = Some(now.wall_clock_time);
-            renewal.record.duration_seconds = memory.lease_duration.as_secs() as i64;
+            memory.write_duration(&mut renewal, now.instant);
             memory.write_term(&mut renewal);
             return (Self::waiting_for(ExpectedReply::Renewal), ElectionRequest::Replace(renewal));
         }
@@ -275,7 +344,7 @@ impl ElectionAttempt {
                 ControlFlow::Break(AttemptOutcome::Failed { failure: why })
             }
             (ExpectedReply::Lease, ElectionReply::Lease(lease)) if self.has_write_failed => {
-                memory.record_read(&lease, now);
+                memory.record_read(&lease, now.instant);
                 ControlFlow::Break(AttemptOutcome::HeldByOther { holder: lease.record.holder_identity })
             }
             (ExpectedReply::Lease, ElectionReply::NotFound(_)) => {
@@ -298,10 +367,11 @@ impl ElectionAttempt {
                 }
                 let mut created = LeaseObject::new(Map::new(), record);
                 memory.start_term(&LeaseAnnotations::default(), &LeaseRecord::default(), &mut created);
+                memory.write_duration(&mut created, now.instant);
                 ControlFlow::Continue(ElectionRequest::Create(created))
             }
             (ExpectedReply::Hold, ElectionReply::Lease(lease)) => {
-                memory.record_read(&lease, now);
+                memory.record_read(&lease, now.instant);
                 // The Lease did not exist for so long that no leader is left.
                 memory.other_writes_until = None;
                 ControlFlow::Break(AttemptOutcome::HeldByOther { holder: lease.record.holder_identity })
@@ -318,10 +388,10 @@ impl ElectionAttempt {
             | (ExpectedReply::Write | ExpectedReply::Hold, ElectionReply::Failed(why) | ElectionReply::NotFound(why)) => {
                 ControlFlow::Break(AttemptOutcome::Failed { failure: why })
             }
-            (ExpectedReply::RequestForLease, reply) => {
-                // The next attempt repeats a request that failed.
-                if let (ElectionReply::Lease(lease), Some((observed, _))) = (reply, &mut memory.observed) {
-                    *observed = lease;
+            (ExpectedReply::StandbyChanges, reply) => {
+                // The next attempt repeats a request that failed. A new duration counts from here.
+                if let ElectionReply::Lease(lease) = reply {
+                    memory.record_read(&lease, now.instant);
                 }
                 let holder = memory.lease().map(|lease| lease.record.holder_identity.clone());
                 ControlFlow::Break(AttemptOutcome::HeldByOther { holder: holder.unwrap_or_default() })
@@ -338,7 +408,11 @@ impl ElectionAttempt {
     ) -> ControlFlow<AttemptOutcome, ElectionRequest> {
         // A leader whose Lease has lost its holder takes it again: other candidates leave it to this leader meanwhile.
         let was_ours = memory.holds_lease();
-        let since = memory.record_read(&lease, now);
+        let was_alone = was_ours && memory.lease().is_some_and(|last| last.standby_duration_seconds().is_some());
+        if was_alone && lease.standby_duration_seconds().is_none() {
+            memory.standby_seen_at = Some(now.instant);
+        }
+        let since = memory.record_read(&lease, now.instant);
         let record = &lease.record.clone();
         let found = LeaseAnnotations::from_lease(&lease);
         let ours = record.holder_identity == memory.identity;
@@ -348,9 +422,9 @@ impl ElectionAttempt {
         }
         let free_at = memory.other_writes_until.unwrap_or(since);
         if record.is_led() && !ours && free_at > now.instant {
-            let Some(question) = memory.lease_with_request(&lease, &found) else { return ControlFlow::Break(held) };
-            self.expected_reply = ExpectedReply::RequestForLease;
-            return ControlFlow::Continue(ElectionRequest::Replace(question));
+            let Some(changed) = memory.standby_changes(&lease, &found) else { return ControlFlow::Break(held) };
+            self.expected_reply = ExpectedReply::StandbyChanges;
+            return ControlFlow::Continue(ElectionRequest::Replace(changed));
         }
         if !ours && !was_ours {
             let delay = memory.probation.as_ref().map_or(Duration::ZERO, |probation| {
@@ -375,6 +449,7 @@ impl ElectionAttempt {
         } else {
             memory.start_term(&found, record, &mut written);
         }
+        memory.write_duration(&mut written, now.instant);
         self.expected_reply = ExpectedReply::Write;
         ControlFlow::Continue(ElectionRequest::Replace(written))
     }
@@ -414,6 +489,7 @@ pub(super) fn released_lease(
     }
     let mut released = lease.clone();
     released.record = LeaseRecord::released(now, lease.record.transition_count);
+    released.set_duration(released.record.duration_seconds, None);
     if let Some(written_versions) = written_versions {
         let annotations = released.metadata.entry("annotations").or_insert_with(|| json!({}));
         annotations[succession::WRITTEN_VERSIONS_ANNOTATION] =

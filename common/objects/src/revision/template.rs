@@ -1,20 +1,28 @@
 //! Pod templates of StatefulSets and DaemonSets, parsed for their revisions.
 
+use serde_json::Value;
+
 use super::{NumberEncoding, RevisionData};
-use crate::{intern::Labels, json::RawJson};
+use crate::{
+    intern::Labels,
+    wire::{RawMessage, messages::POD_TEMPLATE_SPEC},
+};
 
 /// A Pod template with its labels and the data for its `ControllerRevision`.
 #[derive(Debug)]
 pub struct PodTemplateWithRevisionData {
-    raw: RawJson,
+    raw: RawMessage,
     labels: Labels,
     data: RevisionData,
 }
 
 impl PodTemplateWithRevisionData {
     /// Parses a template; `numbers` is for its revision. An error names a field that the API server should have rejected.
-    pub fn new(raw: RawJson, numbers: NumberEncoding) -> Result<Self, String> {
-        let value = raw.parse_value().map_err(|error| format!("spec.template cannot be read: {error}"))?;
+    ///
+    /// The template must have no [unknown fields](RawMessage::has_unknown_fields), which would be absent from its revision.
+    pub fn new(raw: RawMessage, numbers: NumberEncoding) -> Result<Self, String> {
+        let value: Value =
+            raw.decode(&POD_TEMPLATE_SPEC).map_err(|error| format!("spec.template cannot be read: {error}"))?;
         for part in ["metadata", "spec"] {
             if value.get(part).is_some_and(|part| !part.is_object() && !part.is_null()) {
                 return Err(format!("spec.template.{part} is not an object"));
@@ -26,8 +34,8 @@ impl PodTemplateWithRevisionData {
         Ok(Self { raw, labels, data })
     }
 
-    /// Returns the text as the server sent it.
-    pub fn raw_json(&self) -> &RawJson {
+    /// Returns the template as the server sent it.
+    pub fn raw(&self) -> &RawMessage {
         &self.raw
     }
 
@@ -44,19 +52,18 @@ impl PodTemplateWithRevisionData {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde::Deserialize;
+    use serde_json::json;
 
     use super::*;
 
-    fn raw(value: &Value) -> RawJson {
-        RawJson::from_value(value).unwrap()
+    fn raw(value: &Value) -> RawMessage {
+        RawMessage::deserialize(value).unwrap()
     }
 
     #[test]
     fn a_template_that_validation_rejects_is_an_error() {
         for (template, error) in [
-            (json!("x"), "spec.template is not an object"),
-            (json!(null), "spec.template is not an object"),
             (json!({"metadata": 7}), "spec.template.metadata is not an object"),
             (json!({"spec": []}), "spec.template.spec is not an object"),
             (json!({"metadata": {"labels": {"a": 1}}}), "spec.template.metadata.labels is not a map of strings"),

@@ -1,4 +1,4 @@
-//! A digest of the meaning of a Pod template, computed in one pass over its text.
+//! A digest of the meaning of a Pod template, computed in one pass over its text or message.
 //!
 //! [`super::Template`] defines which templates mean the same. Each value has a digest. Before the members of an object are
 //! hashed, they are sorted by the digests of their names, so that the order in the text does not matter.
@@ -10,8 +10,10 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::POD_TEMPLATE_HASH_LABEL;
 use crate::{
     layout::{GoBaseType, GoType, GoTypeWrapper, PodTemplateLayout},
+    object::EncodedObject,
     quantity::Quantity,
     siphash::SipHash,
+    wire::{self, RawMessage},
 };
 
 /// `SipHash` key for digests of templates. The value is arbitrary, and the same in every process.
@@ -19,19 +21,28 @@ const KEY: [u64; 2] = [0x6e6f_6e65_7420_706f, 0x6420_7465_6d70_6c61];
 /// Digest of a list element or map value that is the zero value of its type.
 const ZERO: u128 = 0;
 
-/// Computes the digest of a template's text. Returns an error if the text is not JSON, or is nested too deeply.
-pub(super) fn meaning_digest(json: &str) -> serde_json::Result<u128> {
-    let mut deserializer = serde_json::Deserializer::from_str(json);
+/// Computes the digest of a template. In protobuf, the bytes of fields that the schema does not have are hashed, too.
+///
+/// # Errors
+/// The template is corrupted or nested too deeply.
+pub(super) fn meaning_digest(raw_template: &RawMessage) -> Result<u128, wire::Error> {
     let root =
         Reader { shape: Some(GoType::single_value(PodTemplateLayout::get().template_type())), place: Place::Template };
-    let node = root.deserialize(&mut deserializer)?;
-    deserializer.end()?;
+    let node = match raw_template.encoded() {
+        EncodedObject::Json(json) => root.deserialize(&mut serde_json::Deserializer::from_str(json))?,
+        EncodedObject::Protobuf(bytes) => {
+            root.deserialize(wire::deserializer_with_unknown_fields(&wire::messages::POD_TEMPLATE_SPEC, bytes))?
+        }
+    };
     Ok(node.present().unwrap_or(ZERO))
 }
 
-/// Computes the digest of a text that is not a valid template.
-pub(super) fn text_digest(text: &str) -> u128 {
-    Kind::Broken.digest(&[text.as_bytes()])
+/// Computes the digest of an object that is not a valid template.
+pub(super) fn invalid_digest(raw_template: &RawMessage) -> u128 {
+    Kind::Broken.digest(&[match raw_template.encoded() {
+        EncodedObject::Json(json) => json.as_bytes(),
+        EncodedObject::Protobuf(bytes) => bytes,
+    }])
 }
 
 /// Type of the hashed value, which is part of the hash, so that a number never equals a string.

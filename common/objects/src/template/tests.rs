@@ -2,6 +2,10 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
 use super::*;
+use crate::{
+    object::EncodedObject,
+    wire::tests::{self as encoded, number, pair, text},
+};
 
 fn template(value: &Value) -> Template {
     Template::from_value(value)
@@ -105,16 +109,13 @@ fn a_value_that_is_not_a_template_has_a_problem() {
     }
     let deep = format!(r#"{{"spec":{{"x":{}1{}}}}}"#, "[".repeat(200), "]".repeat(200));
     for (text, problem) in [
-        ("null", "Pod template is not an object"),
-        ("[]", "Pod template is not an object"),
-        ("\"x\"", "Pod template is not an object"),
-        (r#"{"metadata":[]}"#, "Pod template's metadata is not an object"),
-        (r#"{"spec":3}"#, "Pod template's spec is not an object"),
+        (r#"{"metadata":7}"#, "Pod template cannot be read: invalid type: integer `7`, expected metadata"),
+        (r#"{"spec":3}"#, "Pod template cannot be read: invalid type: integer `3`, expected an object"),
         (
             r#"{"metadata":{"labels":["a"]}}"#,
-            "Pod template's labels cannot be read: invalid type: sequence, expected a map of strings",
+            "Pod template cannot be read: invalid type: sequence, expected a map of strings",
         ),
-        (r#"{"metadata":{"labels":{"a":1}}}"#, "Pod template's labels cannot be read: invalid type: integer"),
+        (r#"{"metadata":{"labels":{"a":1}}}"#, "Pod template cannot be read: invalid type: integer"),
         (&deep, "Pod template cannot be read: recursion limit exceeded"),
     ] {
         let broken: Template = serde_json::from_str(text).unwrap();
@@ -127,6 +128,9 @@ fn a_value_that_is_not_a_template_has_a_problem() {
         assert!(broken.spec().is_none() && broken.parse_value().is_null() && broken.labels().is_empty());
         assert_eq!(serde_json::to_string(&broken).unwrap(), text);
     }
+    for text in ["null", "[]", "\"x\""] {
+        assert!(serde_json::from_str::<Template>(text).unwrap_err().to_string().contains("expected an object"));
+    }
     let parent: Parent = serde_json::from_str("{}").unwrap();
     assert_eq!(parent.template.validation_error(), Some("Pod template is missing"));
     assert_eq!(serde_json::to_string(&parent.template).unwrap(), "null");
@@ -138,7 +142,7 @@ fn parts_are_read_on_demand() {
     assert_eq!(template.labels(), &Labels::from_pairs([("app", "web")]));
     assert_eq!(template.annotations().iter().collect::<Vec<_>>(), [("a", "1")]);
     assert_eq!(template.finalizers(), ["f"]);
-    assert_eq!(template.spec().unwrap().parse_value().unwrap(), web()["spec"]);
+    assert_eq!(template.decode_spec::<Value>().unwrap(), web()["spec"]);
     let bare = self::template(&json!({}));
     assert!(bare.spec().is_none() && bare.annotations().is_empty() && bare.finalizers().is_empty());
 }
@@ -178,6 +182,72 @@ fn hashes_match_upstream() {
     for line in include_str!("../../tests/data/hash-vectors.jsonl").lines() {
         let vector: Vector = serde_json::from_str(line).unwrap();
         assert_eq!(vector.template.hash(vector.collision_count), vector.hash);
+    }
+}
+
+/// A template in protobuf.
+fn from_message(message: &[u8]) -> Template {
+    wire::decode_message::<RawMessage>(&POD_TEMPLATE_SPEC, message).map(Template::new).unwrap()
+}
+
+/// The template of [`web`] in protobuf, with further fields in the spec and in the container.
+fn message(in_spec: &[Vec<u8>], in_container: &[Vec<u8>]) -> Template {
+    let metadata = encoded::message(1, &[pair(11, "app", "web"), pair(12, "a", "1"), text(14, "f")]);
+    let container = [vec![text(1, "c"), text(2, "i:1"), encoded::message(8, &[])], in_container.to_vec()].concat();
+    let spec = [
+        vec![encoded::message(2, &container), text(3, "Always"), number(11, 0), encoded::message(14, &[])],
+        in_spec.to_vec(),
+    ];
+    let message = [metadata, encoded::message(2, &spec.concat())].concat();
+    let template = from_message(&message);
+    assert_eq!(template.validation_error(), None);
+    template
+}
+
+#[test]
+fn a_message_means_the_same_as_its_json() {
+    let mut same = web();
+    same["spec"]["containers"][0].as_object_mut().unwrap().remove("newer");
+    let (message, json) = (message(&[], &[]), template(&same));
+    assert_eq!(message, json);
+    assert_eq!(
+        (message.labels(), message.annotations(), message.finalizers()),
+        (json.labels(), json.annotations(), json.finalizers())
+    );
+    assert_eq!(message.hash(Some(1)), json.hash(Some(1)));
+    let labelled = message.with_label("b", "c").with_label("app", "db");
+    assert_eq!(labelled, json.with_label("b", "c").with_label("app", "db"), "{:?}", labelled.validation_error());
+    assert_eq!(labelled.labels(), &Labels::from_pairs([("app", "db"), ("b", "c")]));
+    assert!(matches!(message.spec().unwrap().encoded(), EncodedObject::Protobuf(_)));
+    same["spec"]["containers"][0]["resources"] = json!({});
+    assert_eq!(message.parse_value(), same);
+}
+
+#[test]
+fn unknown_fields_of_a_message_are_compared_and_kept() {
+    let plain = message(&[], &[]);
+    assert!(!plain.has_hidden_fields());
+    let newer = |value: &str| [message(&[text(99, value)], &[]), message(&[], &[text(99, value)])];
+    for (a, b) in newer("x").into_iter().zip(newer("y")) {
+        assert!(a.has_hidden_fields());
+        assert_ne!(a, plain);
+        assert_ne!(a, b);
+        assert_eq!(a, a.with_label(POD_TEMPLATE_HASH_LABEL, "abc"));
+        assert_eq!(a.hash(None), b.hash(None), "upstream's hash does not know the field");
+        let spec = a.with_label("b", "c").spec();
+        assert_eq!(spec, a.spec());
+    }
+    assert_ne!(newer("x")[0], newer("x")[1], "the place of a field has a meaning");
+    let repeated = [text(99, "x"), text(99, "y")];
+    assert_ne!(message(&repeated, &[]), newer("y")[0].clone());
+}
+
+#[test]
+fn a_damaged_message_has_a_problem() {
+    for bytes in [text(2, "\u{7f}"), encoded::message(1, &[number(11, 1)])] {
+        let broken = from_message(&bytes);
+        assert!(broken.validation_error().unwrap().starts_with("Pod template cannot be read"), "{broken:?}");
+        assert_eq!((broken.with_label("a", "b"), broken.spec()), (broken.clone(), None));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     cell::Cell,
-    fmt::{self, Write as _},
+    fmt::{self, Display, Write as _},
 };
 
 use jiff::Timestamp;
@@ -13,8 +13,21 @@ use serde::de::{
 use super::{
     Error,
     fields::{RemainingFields, WireValue, last_field_value},
+    raw::{RAW_MESSAGE, UNDECLARED, WITH_UNDECLARED, keep_fields},
     schema::{Cardinality, FieldSchema, MessageSchema, ValueType, ZeroMeaning},
+    serializer::append_bytes,
 };
+
+/// Name of the entry with the fields of a message that its schema does not have. Its value are their bytes in hexadecimal.
+pub(super) const UNKNOWN_FIELDS: &str = "$nonet::UnknownFields";
+
+/// Whether fields that a schema does not have are presented to serde.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnknownFields {
+    Skipped,
+    /// They are the last entry of their message, with the name [`UNKNOWN_FIELDS`].
+    Collected,
+}
 
 /// An encoded value with its type.
 #[derive(Clone, Copy)]
@@ -23,12 +36,17 @@ pub(super) struct EncodedValue<'de> {
     shape: ValueType,
     /// Name of the field, for errors.
     name: &'static str,
+    unknown_fields: UnknownFields,
 }
 
 impl<'de> EncodedValue<'de> {
     /// Creates the value for a whole message, from which a projection is decoded.
-    pub(super) fn from_message(message: &'static MessageSchema, bytes: &'de [u8]) -> Self {
-        Self { datum: WireValue::Bytes(bytes), shape: ValueType::Object(message), name: message.name }
+    pub(super) fn from_message(
+        message: &'static MessageSchema,
+        bytes: &'de [u8],
+        unknown_fields: UnknownFields,
+    ) -> Self {
+        Self { datum: WireValue::Bytes(bytes), shape: ValueType::Object(message), name: message.name, unknown_fields }
     }
 
     fn entries(
@@ -37,7 +55,16 @@ impl<'de> EncodedValue<'de> {
         wanted: Option<&'static [&'static str]>,
     ) -> Result<Entries<'de>, Error> {
         let wanted = DeclaredFields::of_projection(message, wanted);
-        Ok(Entries { rest: RemainingFields(self.datum.bytes()?), message, wanted, parent: None, next: None })
+        Ok(Entries {
+            rest: RemainingFields(self.datum.bytes()?),
+            message,
+            wanted,
+            unknown_fields: self.unknown_fields,
+            parent: None,
+            seen: 0,
+            unknown: Vec::new(),
+            next: NextEntry::End,
+        })
     }
 
     /// Returns the JSON text in a field of bytes; `null` if the field is empty.
@@ -69,8 +96,8 @@ impl<'de> EncodedValue<'de> {
             ValueType::Bool => visitor.visit_bool(self.datum.number()? != 0),
             ValueType::Int => visitor.visit_i64(self.datum.number()?.cast_signed()),
             ValueType::Time | ValueType::MicroTime if self.is_null() => visitor.visit_unit(),
-            ValueType::Time => visitor.visit_str(TimeText::new(time(self.datum.bytes()?, 1_000_000_000)?)?.as_str()),
-            ValueType::MicroTime => visitor.visit_str(TimeText::new(time(self.datum.bytes()?, 1000)?)?.as_str()),
+            ValueType::Time => visitor.visit_str(TimeText::new(&time(self.datum.bytes()?, 1_000_000_000)?)?.as_str()),
+            ValueType::MicroTime => visitor.visit_str(TimeText::new(&time(self.datum.bytes()?, 1000)?)?.as_str()),
             ValueType::Quantity => {
                 visitor.visit_borrowed_str(last_field_value(self.datum.bytes()?, 1)?.map_or(Ok(""), WireValue::text)?)
             }
@@ -91,7 +118,7 @@ impl<'de> EncodedValue<'de> {
                 Ok(value)
             }
             ValueType::Object(message) => visitor.visit_map(self.entries(message, None)?),
-            ValueType::Opaque => Err(Error::new(&format!("the schema does not describe the field {}", self.name))),
+            ValueType::Opaque => Err(Error::undescribed(self.name)),
         }
     }
 }
@@ -104,19 +131,19 @@ fn time(message: &[u8], unit: i32) -> Result<Timestamp, Error> {
 }
 
 /// A time as text in a buffer of fixed size, so that nothing is allocated.
-struct TimeText {
+pub(super) struct TimeText {
     text: [u8; 40],
     length: usize,
 }
 
 impl TimeText {
-    fn new(time: Timestamp) -> Result<Self, Error> {
+    pub(super) fn new<T: Display + ?Sized>(time: &T) -> Result<Self, Error> {
         let mut written = Self { text: [0; 40], length: 0 };
         write!(written, "{time}").map_err(|_| Error::new("the text of a time is too long"))?;
         Ok(written)
     }
 
-    fn as_str(&self) -> &str {
+    pub(super) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.text[..self.length]).unwrap_or_default()
     }
 }
@@ -143,6 +170,10 @@ impl<'de> Deserializer<'de> for EncodedValue<'de> {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
         match self.shape {
+            ValueType::Object(_) | ValueType::Opaque if name == RAW_MESSAGE => {
+                visitor.visit_borrowed_bytes(self.datum.bytes()?)
+            }
+            ValueType::Object(_) if name == WITH_UNDECLARED => visitor.visit_seq(RepeatedReads(self)),
             // Only serde_json can provide JSON as raw text.
             ValueType::Json => {
                 let mut json = serde_json::Deserializer::from_slice(self.json()?);
@@ -156,11 +187,19 @@ impl<'de> Deserializer<'de> for EncodedValue<'de> {
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
-        _name: &'static str,
+        name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
         match self.shape {
+            ValueType::Object(message) if name == UNDECLARED => {
+                let declared = DeclaredFields::of_projection(message, Some(fields));
+                let kept = keep_fields(self.datum.bytes()?, |number| match number {
+                    ..64 => !declared.contains_number(number),
+                    _ => !message.has_field_of(number, fields),
+                })?;
+                visitor.visit_bytes(&kept)
+            }
             ValueType::Object(message) => visitor.visit_map(self.entries(message, Some(fields))?),
             _ => self.visit(visitor),
         }
@@ -175,14 +214,39 @@ impl<'de> Deserializer<'de> for EncodedValue<'de> {
         visitor.visit_enum(self.datum.text()?.into_deserializer())
     }
 
+    /// Deserializes a struct with a flattened map, which gets all fields, also those that the schema does not have.
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        Self { unknown_fields: UnknownFields::Collected, ..self }.visit(visitor)
+    }
+
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         visitor.visit_unit()
     }
 
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map identifier
+        tuple_struct identifier
     }
+}
+
+/// Reads the same value again and again.
+struct RepeatedReads<'de>(EncodedValue<'de>);
+
+impl<'de> SeqAccess<'de> for RepeatedReads<'de> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+        seed.deserialize(self.0).map(Some)
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 /// The fields of a message that the projection declares. All other fields are skipped.
@@ -236,17 +300,42 @@ struct Entries<'de> {
     rest: RemainingFields<'de>,
     message: &'static MessageSchema,
     wanted: DeclaredFields,
+    unknown_fields: UnknownFields,
     /// Rest of the outer message, while the fields of an inlined message are read.
-    parent: Option<(RemainingFields<'de>, &'static MessageSchema)>,
-    next: Option<(&'static FieldSchema, WireValue<'de>)>,
+    parent: Option<OuterMessage<'de>>,
+    /// Set of the field numbers below 64 that were returned as an entry.
+    seen: u64,
+    /// The unknown fields that were skipped, as they are encoded, if they are collected.
+    unknown: Vec<u8>,
+    next: NextEntry<'de>,
+}
+
+/// The rest of a message, while the fields of an inlined message are read.
+struct OuterMessage<'de> {
+    rest: RemainingFields<'de>,
+    message: &'static MessageSchema,
+    /// Number of the field with the inlined message.
+    number: u32,
+}
+
+/// The value of the entry with the name that was read last.
+#[derive(Clone, Copy)]
+enum NextEntry<'de> {
+    Field(&'static FieldSchema, WireValue<'de>),
+    /// A field that is not set, and that JSON contains as `null`.
+    Null,
+    /// The fields that the schema does not have.
+    UnknownFields,
+    End,
 }
 
 impl<'de> Entries<'de> {
     /// Returns the next field that the projection declares. Enters and leaves inlined messages.
     fn next_declared_field(&mut self) -> Result<Option<(&'static FieldSchema, WireValue<'de>)>, Error> {
         loop {
+            let before = self.rest.0;
             let Some((number, datum)) = self.rest.next()? else {
-                let Some((rest, message)) = self.parent.take() else { return Ok(None) };
+                let Some(OuterMessage { rest, message, .. }) = self.parent.take() else { return Ok(None) };
                 (self.rest, self.message) = (rest, message);
                 self.wanted = DeclaredFields::of_projection(message, self.wanted.names);
                 continue;
@@ -254,21 +343,54 @@ impl<'de> Entries<'de> {
             if !self.wanted.contains_number(number) {
                 continue;
             }
-            let Some(field) = self.message.field(number) else { continue };
+            let Some(field) = self.message.field(number) else {
+                if self.unknown_fields == UnknownFields::Collected {
+                    let field = &before[..before.len() - self.rest.0.len()];
+                    match &self.parent {
+                        Some(outer) => append_bytes(&mut self.unknown, outer.number, field),
+                        None => self.unknown.extend_from_slice(field),
+                    }
+                }
+                continue;
+            };
             match field.value_type {
                 ValueType::Object(inlined) if field.name.is_empty() && self.parent.is_none() => {
-                    self.parent = Some((self.rest, self.message));
+                    self.parent = Some(OuterMessage { rest: self.rest, message: self.message, number });
                     (self.rest, self.message) = (RemainingFields(datum.bytes()?), inlined);
                     self.wanted = DeclaredFields::of_projection(inlined, self.wanted.names);
                     continue;
                 }
                 _ => {}
             }
-            let value = EncodedValue { datum, shape: field.value_type, name: field.name };
-            let is_absent = field.zero_meaning == ZeroMeaning::OmittedInJson && value.is_zero();
+            let is_absent = field.zero_meaning == ZeroMeaning::OmittedInJson && self.value(field, datum).is_zero();
             if !is_absent {
                 return Ok(Some((field, datum)));
             }
+        }
+    }
+
+    fn value(&self, field: &'static FieldSchema, wire_value: WireValue<'de>) -> EncodedValue<'de> {
+        EncodedValue {
+            datum: wire_value,
+            shape: field.value_type,
+            name: field.name,
+            unknown_fields: self.unknown_fields,
+        }
+    }
+
+    /// Returns the next entry after the fields of the message, with its name.
+    fn next_trailing_entry(&mut self) -> (NextEntry<'de>, &'static str) {
+        // Projections do not distinguish null from absence.
+        let nulls: &[_] = if self.wanted.names.is_none() { self.message.fields } else { &[] };
+        let is_null =
+            |field: &&FieldSchema| field.zero_meaning == ZeroMeaning::NullInJson && self.seen & 1 << field.number == 0;
+        if let Some(field) = nulls.iter().find(is_null) {
+            self.seen |= 1 << field.number;
+            (NextEntry::Null, field.name)
+        } else if self.unknown.is_empty() {
+            (NextEntry::End, "")
+        } else {
+            (NextEntry::UnknownFields, UNKNOWN_FIELDS)
         }
     }
 
@@ -289,17 +411,32 @@ impl<'de> MapAccess<'de> for Entries<'de> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
-        self.next = self.next_declared_field()?;
+        let name = if let Some((field, datum)) = self.next_declared_field()? {
+            self.seen |= 1u64.checked_shl(field.number).unwrap_or(0);
+            self.next = NextEntry::Field(field, datum);
+            field.name
+        } else {
+            let (next, name) = self.next_trailing_entry();
+            self.next = next;
+            name
+        };
         match self.next {
-            Some((field, _)) => seed.deserialize(BorrowedStrDeserializer::new(field.name)).map(Some),
-            None => Ok(None),
+            NextEntry::End => Ok(None),
+            _ => seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some),
         }
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
-        let Some((field, datum)) = self.next.take() else { return Err(Error::new("a value is read before its name")) };
+        let (field, datum) = match std::mem::replace(&mut self.next, NextEntry::End) {
+            NextEntry::Field(field, datum) => (field, datum),
+            NextEntry::Null => return seed.deserialize(().into_deserializer()),
+            NextEntry::UnknownFields => {
+                return seed.deserialize(hexadecimal(&std::mem::take(&mut self.unknown)).into_deserializer());
+            }
+            NextEntry::End => return Err(Error::new("a value is read before its name")),
+        };
         match field.cardinality {
-            Cardinality::One => seed.deserialize(EncodedValue { datum, shape: field.value_type, name: field.name }),
+            Cardinality::One => seed.deserialize(self.value(field, datum)),
             Cardinality::Many | Cardinality::Keyed => {
                 let mut items = Items { entries: self, field, first: Some(datum) };
                 let value = seed.deserialize(&mut items)?;
@@ -327,7 +464,7 @@ impl<'de> Items<'_, 'de> {
     }
 
     fn value(&self, wire_value: WireValue<'de>) -> EncodedValue<'de> {
-        EncodedValue { datum: wire_value, shape: self.field.value_type, name: self.field.name }
+        self.entries.value(self.field, wire_value)
     }
 }
 

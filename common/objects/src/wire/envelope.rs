@@ -1,8 +1,13 @@
 //! Wrappers of encoded objects: the envelope of a body, watch events, and lists.
 
+use serde::Serialize;
+
 use super::{
     Error,
     fields::{RemainingFields, WireValue, last_field_value},
+    raw::keep_fields,
+    schema::MessageSchema,
+    serializer::{append_bytes, append_message, append_nested},
 };
 
 /// Media type of the protobuf encoding.
@@ -46,6 +51,55 @@ impl<'a> Envelope<'a> {
         }
         Ok(Self { api_version, kind, object })
     }
+
+    /// Returns the object with another `metadata.resourceVersion`, in its envelope.
+    ///
+    /// # Errors
+    /// The object is corrupted.
+    pub fn with_resource_version(self, version: &str) -> Result<Vec<u8>, Error> {
+        let metadata = last_field_value(self.object, 1)?.map_or(Ok(&b""[..]), WireValue::bytes)?;
+        encode_envelope(self.api_version, self.kind, self.object.len(), |out| {
+            append_nested(out, 1, |out| {
+                out.extend(keep_fields(metadata, |number| number != 6)?);
+                append_bytes(out, 6, version.as_bytes());
+                Ok(())
+            })?;
+            out.extend(keep_fields(self.object, |number| number != 1)?);
+            Ok(())
+        })
+    }
+}
+
+/// Encodes `body` as an object with the schema `message`, in its envelope. Members `apiVersion` and `kind` of the body must
+/// have these values.
+///
+/// # Errors
+/// The body does not fit the message, or contains JSON text ([`Error::JsonText`]).
+pub fn encode_object<T: Serialize + ?Sized>(
+    api_version: &str,
+    kind: &str,
+    message: &'static MessageSchema,
+    body: &T,
+) -> Result<Vec<u8>, Error> {
+    let type_meta = [("apiVersion", api_version), ("kind", kind)];
+    encode_envelope(api_version, kind, 0, |out| append_message(out, message, Some(type_meta), body))
+}
+
+fn encode_envelope(
+    api_version: &str,
+    kind: &str,
+    object_length: usize,
+    append_object: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
+) -> Result<Vec<u8>, Error> {
+    let mut out = Vec::with_capacity(object_length + 512);
+    out.extend_from_slice(MAGIC);
+    append_nested(&mut out, 1, |out| {
+        append_bytes(out, 1, api_version.as_bytes());
+        append_bytes(out, 2, kind.as_bytes());
+        Ok(())
+    })?;
+    append_nested(&mut out, 2, append_object)?;
+    Ok(out)
 }
 
 /// A decoded watch event with an object that is still encoded.

@@ -1,16 +1,24 @@
-//! Schemas of the Kubernetes 1.36 messages that projections read.
+//! Schemas of the Kubernetes 1.36 messages that projections read and bodies contain.
 //!
-//! Each schema lists every field of its message. A field that no projection reads is opaque, so that reading it is an error. An
-//! unlisted field would be read as absent from every object.
+//! Each schema lists every field of its message. A field that no projection reads and no body contains is opaque, so that reading
+//! or writing it is an error. An unlisted field would be read as absent from every object.
 
+mod container;
+mod event;
 mod meta;
 mod network;
 mod node;
 mod pod;
+mod volume;
 mod workload;
 
-pub use meta::{LIST_META, METADATA_ONLY_OBJECT, OBJECT_META, STATUS};
+pub use container::{CONTAINER, ENV_VAR};
+pub use event::EVENT;
+pub use meta::{DELETE_OPTIONS, LABEL_SELECTOR, LIST_META, METADATA_ONLY_OBJECT, OBJECT_META, STATUS};
 pub use network::{ENDPOINT_SLICE, ENDPOINTS, SERVICE};
 pub use node::{LEASE, NODE};
-pub use pod::POD;
-pub use workload::{CONTROLLER_REVISION, JOB, PERSISTENT_VOLUME_CLAIM};
+pub use pod::{AFFINITY, NODE_AFFINITY, POD, POD_SPEC, POD_TEMPLATE_SPEC, TOLERATION};
+pub use volume::PERSISTENT_VOLUME_CLAIM;
+pub use workload::{
+    CONTROLLER_REVISION, DAEMON_SET, DEPLOYMENT, JOB, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET,
+};

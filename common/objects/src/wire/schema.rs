@@ -19,6 +19,24 @@ impl MessageSchema {
             None => self.fields.iter().find(|field| field.number == number),
         }
     }
+
+    /// Returns the field with this name in JSON, and the inlined message that contains it.
+    pub(super) fn field_by_name(&self, name: &str) -> Option<(&'static FieldSchema, Option<&'static FieldSchema>)> {
+        if let Some(field) = self.fields.iter().find(|field| field.name == name && !name.is_empty()) {
+            return Some((field, None));
+        }
+        self.fields.iter().find_map(|inlined| match inlined.value_type {
+            ValueType::Object(message) if inlined.name.is_empty() => {
+                message.fields.iter().find(|field| field.name == name).map(|field| (field, Some(inlined)))
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether the field with this number has one of these names.
+    pub(super) fn has_field_of(&self, number: u32, names: &[&str]) -> bool {
+        self.field(number).is_some_and(|field| names.contains(&field.name))
+    }
 }
 
 /// Number, name and type of one field of a protobuf message, and the form of the field in JSON.
@@ -81,6 +99,8 @@ pub enum ZeroMeaning {
     WrittenInJson,
     /// The message contains the field only if the field was set, so a zero value is read as a value.
     PresentIfSet,
+    /// As [`ZeroMeaning::PresentIfSet`], but JSON contains `null` if the field was not set.
+    NullInJson,
 }
 
 /// Creates a single field that JSON always contains.
@@ -127,4 +147,9 @@ pub(super) const fn inlined_message_field(number: u32, message: &'static Message
         value_type: ValueType::Object(message),
         zero_meaning: ZeroMeaning::PresentIfSet,
     }
+}
+
+/// Turns a pointer or a list into one that JSON contains as `null` if it is not set.
+pub(super) const fn nullable(field: FieldSchema) -> FieldSchema {
+    FieldSchema { zero_meaning: ZeroMeaning::NullInJson, ..field }
 }

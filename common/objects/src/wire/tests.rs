@@ -1,5 +1,7 @@
 //! Tests with messages built by hand: the JSON form of each type, and errors for invalid messages.
 
+mod writes;
+
 use jiff::Timestamp;
 use proptest::prelude::*;
 use prost::encoding::{WireType, encode_key, encode_varint};
@@ -16,14 +18,14 @@ use crate::{
     pods::{Phase, Pod},
 };
 
-fn number(field: u32, value: u64) -> Vec<u8> {
+pub(crate) fn number(field: u32, value: u64) -> Vec<u8> {
     let mut out = Vec::new();
     encode_key(field, WireType::Varint, &mut out);
     encode_varint(value, &mut out);
     out
 }
 
-fn bytes(field: u32, value: &[u8]) -> Vec<u8> {
+pub(crate) fn bytes(field: u32, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     encode_key(field, WireType::LengthDelimited, &mut out);
     encode_varint(value.len() as u64, &mut out);
@@ -31,15 +33,15 @@ fn bytes(field: u32, value: &[u8]) -> Vec<u8> {
     out
 }
 
-fn text(field: u32, value: &str) -> Vec<u8> {
+pub(crate) fn text(field: u32, value: &str) -> Vec<u8> {
     bytes(field, value.as_bytes())
 }
 
-fn message(field: u32, parts: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn message(field: u32, parts: &[Vec<u8>]) -> Vec<u8> {
     bytes(field, &parts.concat())
 }
 
-fn pair(field: u32, key: &str, value: &str) -> Vec<u8> {
+pub(crate) fn pair(field: u32, key: &str, value: &str) -> Vec<u8> {
     message(field, &[text(1, key), text(2, value)])
 }
 
@@ -219,18 +221,18 @@ fn fields_of_an_inlined_message_belong_to_the_outer_object() {
 #[test]
 fn a_field_that_the_schema_does_not_describe_cannot_be_read() {
     #[derive(Debug, Deserialize)]
-    struct PodWithContext {
-        #[serde(rename = "spec")]
-        _spec: Spec,
+    struct PodWithHostIps {
+        #[serde(rename = "status")]
+        _status: Status,
     }
     #[derive(Debug, Deserialize)]
-    struct Spec {
-        #[serde(rename = "securityContext")]
-        _context: Option<Value>,
+    struct Status {
+        #[serde(rename = "hostIPs")]
+        _host_ips: Option<Value>,
     }
     let error =
-        decode_message::<PodWithContext>(&messages::POD, &message(2, &[message(14, &[number(1, 1)])])).unwrap_err();
-    assert_eq!(error.to_string(), "the schema does not describe the field securityContext");
+        decode_message::<PodWithHostIps>(&messages::POD, &message(3, &[message(16, &[text(1, "a")])])).unwrap_err();
+    assert_eq!(error.to_string(), "the schema does not describe the field hostIPs");
 }
 
 #[test]
@@ -309,7 +311,18 @@ fn fields_are_ordered_by_number_and_have_distinct_names() {
     ] {
         check(message);
     }
-    check(&messages::PERSISTENT_VOLUME_CLAIM);
+    for message in [
+        &messages::PERSISTENT_VOLUME_CLAIM,
+        &messages::REPLICA_SET,
+        &messages::REPLICATION_CONTROLLER,
+        &messages::DEPLOYMENT,
+        &messages::STATEFUL_SET,
+        &messages::DAEMON_SET,
+        &messages::EVENT,
+        &messages::DELETE_OPTIONS,
+    ] {
+        check(message);
+    }
 }
 
 proptest! {

@@ -268,7 +268,7 @@ pub fn start_loops(parameters: StartParameters) -> RunningLoops {
     let (clock, gate_of_start, interval) = (parameters.clock.clone(), gate.clone(), parameters.loop_start_interval);
     tasks.spawn(async move {
         if cold {
-            gate_of_start.wait_until_open().await;
+            gate_of_start.wait_until_leading().await;
         }
         if !is_immediate {
             for (definition, context) in &starter.starts {
@@ -395,7 +395,7 @@ impl RunningLoops {
         }
         drop(loops);
         if let Some(sender) = &self.sender
-            && self.gate.is_open()
+            && self.gate.is_leading()
         {
             // Events are best effort: an Event that cannot be sent within `EVENT_FLUSH_TIMEOUT` is dropped.
             let _ = tokio::time::timeout(EVENT_FLUSH_TIMEOUT, sender.flush()).await;

@@ -115,7 +115,7 @@ impl Ticker {
         let stopping = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&stopping);
         let task = tokio::spawn(async move {
-            context.write_gate.wait_until_open().await;
+            context.write_gate.wait_until_leading().await;
             while !stop.load(Ordering::Relaxed) {
                 let api: &Api = &context.api;
                 let _ = api.create(RequestTarget::object(THINGS, "ns", ""), &json!({})).await;
@@ -277,7 +277,8 @@ async fn a_standby_that_does_not_fill_its_caches_asks_at_once() {
     let old = start_loops(versioned(&world, 1, "1", 0));
     pass(30).await;
     let _new = start_loops(StartParameters { is_standby_warm: false, ..versioned(&world, 2, "2", 40) });
-    tokio::time::timeout(Duration::from_secs(3), old.wait_for_hand_over_request()).await.unwrap();
+    // A renewal at the same time refuses the first request.
+    tokio::time::timeout(Duration::from_secs(8), old.wait_for_hand_over_request()).await.unwrap();
 }
 
 /// COMMON-58.

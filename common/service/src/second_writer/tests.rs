@@ -25,6 +25,9 @@ fn never(_: crate::runtime::LoopContext) -> Arc<dyn RunningLoop> {
 const LOOP: LoopDefinition = LoopDefinition::new("deployment-controller", "deployment", never)
     .with_owned_writes(&[OwnedWrites::of_status("apps", "deployments")]);
 
+/// A loop without writes that only it makes, in the same process.
+const SWEEPER: LoopDefinition = LoopDefinition::new("sweep-controller", "sweep", never);
+
 /// An API server in memory, which counts its requests by method and last path segment.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<State>>);
@@ -68,7 +71,7 @@ impl Server {
             }
             ("GET", "events") => {
                 let query = parts.uri.query().unwrap();
-                assert!(query.contains("reportingComponent%3Ddeployment-controller"), "{query}");
+                assert!(query.contains("reportingComponent%3Dsweep-controller"), "{query}");
                 assert!(query.contains("resourceVersion=77&"), "{query}");
                 let lines = state.events.drain(..).map(|event| format!("{event}\n"));
                 return (200, lines.collect::<String>().into());
@@ -128,7 +131,7 @@ fn world() -> World {
     };
     let election =
         Election::new(settings, api.clone(), Arc::new(keeper), writes.clone(), recorder.clone(), &Metrics::new());
-    let sampler = WriteSampler::new(clock.clone(), writes, [LOOP.owned_writes]);
+    let sampler = WriteSampler::new(clock.clone(), writes, [LOOP.owned_writes, SWEEPER.owned_writes]);
     let watch = SecondWriterWatch {
         api,
         gate,
@@ -136,7 +139,7 @@ fn world() -> World {
         event_recorder: recorder,
         sent_events: SentEventNames::default(),
         write_sampler: Arc::clone(&sampler),
-        loops: vec![LOOP],
+        loops: vec![LOOP, SWEEPER],
         search_period: Duration::from_mins(5),
     };
     tokio::spawn(election.run());
@@ -150,8 +153,10 @@ fn world() -> World {
 
 impl World {
     fn is_found(&self, evidence: &str) -> bool {
-        let line = format!("nonet_second_writer{{controller=\"deployment-controller\",evidence=\"{evidence}\"}} 1");
-        self.metrics.render_prometheus().contains(&line)
+        let text = self.metrics.render_prometheus();
+        [LOOP.name, SWEEPER.name].iter().any(|name| {
+            text.contains(&format!("nonet_second_writer{{controller=\"{name}\",evidence=\"{evidence}\"}} 1"))
+        })
     }
 
     fn found(&self) -> Vec<String> {
@@ -173,7 +178,7 @@ fn manager_pod(controllers: &str) -> Value {
 async fn a_manager_with_the_loop_switched_off_is_no_second_writer() {
     let world = world();
     world.server.0.lock().renewals_of_built_in = Some(0);
-    world.server.0.lock().pods = vec![manager_pod("*,-deployment-controller")];
+    world.server.0.lock().pods = vec![manager_pod("*,-deployment-controller,-sweep-controller")];
     world.pass(3600).await;
     assert!(Evidence::ALL.iter().all(|evidence| !world.is_found(evidence.metric_label())));
     assert!(world.metrics.render_prometheus().contains("nonet_built_in_manager_leads 1"));
@@ -189,7 +194,7 @@ async fn a_manager_with_the_loop_switched_off_is_no_second_writer() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_runs_the_loop_is_announced_once_an_hour_with_a_remedy() {
     let world = world();
-    world.server.0.lock().pods = vec![manager_pod("*")];
+    world.server.0.lock().pods = vec![manager_pod("*,-sweep-controller")];
     world.pass(180).await;
     assert!(world.is_found("arguments"));
     let found = world.found();

@@ -1,3 +1,4 @@
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::*;
@@ -8,7 +9,7 @@ fn node(labels: Value, taints: Value) -> std::sync::Arc<Node> {
 }
 
 fn decide_with(spec: &Value, node: &Node, compares: bool) -> Eligibility {
-    let template = common::json::RawJson::from_value(&json!({"spec": spec})).unwrap();
+    let template = common::wire::RawMessage::deserialize(json!({"spec": spec})).unwrap();
     decide_eligibility(&ParsedPodTemplate::new(&template).unwrap().placement, node, compares)
 }
 
@@ -150,7 +151,7 @@ fn a_specification_of_the_wrong_kind_is_an_error() {
     for spec in
         [json!([]), json!({"nodeSelector": 7}), json!({"tolerations": [3]}), json!({"affinity": {"nodeAffinity": 7}})]
     {
-        let template = common::json::RawJson::from_value(&json!({"spec": spec})).unwrap();
+        let template = common::wire::RawMessage::deserialize(json!({"spec": spec})).unwrap();
         assert!(ParsedPodTemplate::new(&template).unwrap_err().starts_with("spec.template.spec"), "{spec}");
     }
 }

@@ -1,11 +1,13 @@
 //! Derives from one or two readings of a Lease whether its election has a leader, no leader, or a hold.
 
+use std::time::Duration;
+
 use common::process::leader::HAND_OVER_HOLDER_IDENTITY;
 use jiff::Timestamp;
 
-use crate::facts::{FactError, FactResult, LeaseReading};
+use crate::facts::{FactError, FactResult, LeaseReading, MANAGER_LEASE};
 
-/// Age of the last renewal up to which one reading is enough, in seconds. Leaders renew every two seconds.
+/// Age of kube-controller-manager's last renewal up to which one reading is enough, in seconds. It renews every two seconds.
 const FRESH_RENEWAL_SECONDS: i64 = 5;
 
 /// Age of the last renewal, in seconds, from which on a stalled leader is dead, although its Lease has not expired.
@@ -77,10 +79,13 @@ impl<'a> LeaderElectionState<'a> {
             }
             holder => {
                 let age = renewed.map_or(i64::MAX, |renewed| reading.read_at.as_second() - renewed.as_second());
-                let stalled = reading.first_reading.is_some_and(|before| before.renew_time == renewed);
-                let moved = reading.first_reading.is_some() && !stalled;
+                let is_same = reading.first_reading.is_some_and(|before| before.renew_time == renewed);
+                let moved = reading.first_reading.is_some() && !is_same;
+                let stalled = is_same && age > fresh_renewal_seconds(reading);
+                // A renewal in the future shows a wrong clock.
+                let earliest = if is_of_manager(reading) { -FRESH_RENEWAL_SECONDS } else { -duration };
                 // A renewal between two readings proves a leader, even if the clocks differ.
-                if moved || (-FRESH_RENEWAL_SECONDS..duration).contains(&age) {
+                if moved || (earliest..duration).contains(&age) {
                     Self::Led {
                         holder,
                         since: spec.acquire_time.as_ref().map(|time| time.0),
@@ -106,12 +111,28 @@ impl<'a> LeaderElectionState<'a> {
     }
 }
 
-/// Whether a held Lease must be read again after a pause: the last renewal is missing, in the future, or over 5 s old.
+fn is_of_manager(reading: &LeaseReading) -> bool {
+    reading.lease.metadata.name.as_deref() == Some(MANAGER_LEASE)
+}
+
+/// Returns the age in seconds up to which a renewal is not late. A leader of Nonet renews a Lease of 15 s after 8 s, and one of
+/// 60 s, which it writes while it is idle and alone, after 45 s.
+fn fresh_renewal_seconds(reading: &LeaseReading) -> i64 {
+    let duration = reading.lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
+    if is_of_manager(reading) { FRESH_RENEWAL_SECONDS } else { (i64::from(duration) * 4 / 5).min(DEAD_LEADER_SECONDS) }
+}
+
+/// Returns the pause before a second reading: a little longer than a leader needs to renew a Lease of 15 s.
+pub(crate) fn pause_before_second_reading(reading: &LeaseReading) -> Duration {
+    Duration::from_millis(if is_of_manager(reading) { 2_600 } else { 8_600 })
+}
+
+/// Whether a held Lease must be read again after a pause: the last renewal is missing, in the future, or late.
 pub(crate) fn needs_second_reading(reading: &LeaseReading) -> bool {
     let holder = reading.lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
     let age = reading.renew_time().map(|renewed| reading.read_at.as_second() - renewed.as_second());
     !matches!(holder, None | Some("" | HAND_OVER_HOLDER_IDENTITY))
-        && age.is_none_or(|age| !(-1..=FRESH_RENEWAL_SECONDS).contains(&age))
+        && age.is_none_or(|age| !(-1..=fresh_renewal_seconds(reading)).contains(&age))
 }
 
 /// Returns the name of the machine or Pod in an identity. client-go and Nonet append `_` and a unique part to that name.

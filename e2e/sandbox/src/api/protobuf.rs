@@ -17,5 +17,8 @@ pub use read::{parse, parse_event};
 
 /// The bytes at the start of every object, list and body.
 const MAGIC: &[u8] = b"k8s\0";
+/// The number of a field for each member that Kubernetes 1.36 does not have, as a newer server would have numbers for them. The
+/// field has the name and the JSON of the member.
+const NEWER: u64 = 20_000;
 /// Messages that nest deeper are refused. Only schemas of custom resources come near.
 const DEEPEST: usize = 200;

@@ -18,6 +18,7 @@ use crate::{
         accept::{Accept, Protobuf, Wants},
         access::Attributes,
         core::Core,
+        decode::parse_body,
         delete::Deleted,
         faults::{Action, Subject},
         reply::Reply,
@@ -199,7 +200,7 @@ impl Core {
             if call.verb != "create" || call.sub.is_some() {
                 return None;
             }
-            let body: Value = serde_json::from_slice(&call.body).ok()?;
+            let body = parse_body(call, &mut Vec::new()).ok()?.ok()?;
             Some(meta(&body, "name").to_owned()).filter(|n| !n.is_empty())
         };
         if self.faults.is_quiet() {

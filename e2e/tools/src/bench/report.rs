@@ -74,6 +74,8 @@ pub(super) struct Phase {
 pub(super) struct Memory {
     /// Without any work.
     pub(super) idle: u64,
+    /// As `idle`, with the share of the process in pages that several processes map; zero if the kernel does not tell.
+    pub(super) idle_share: u64,
     /// Right after a restart with all Pods in the cluster.
     pub(super) filled: u64,
     /// With all objects in the cluster and nothing to do.

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     cluster::{Cluster, Kind},
     nodes::{Nodes, WaitCounts},
-    process::Usage,
+    process::{Usage, proportional_memory},
     suite::{Client, PatchKind, Refused, resources},
 };
 
@@ -181,6 +181,14 @@ impl<'a> Stage<'a> {
         self.rest().await;
         for (name, usage) in self.subject.usage() {
             *of(self.memory.entry(name).or_default()) = usage.resident;
+        }
+    }
+
+    /// Records the idle memory of the processes once they are at rest, also with shared pages counted once.
+    pub(super) async fn measure_idle_memory(&mut self) {
+        self.measure_memory(|memory| &mut memory.idle).await;
+        for (name, pid) in self.subject.pids_by_name() {
+            self.memory.entry(name).or_default().idle_share = proportional_memory(pid).unwrap_or_default();
         }
     }
 

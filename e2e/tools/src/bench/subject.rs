@@ -176,7 +176,11 @@ impl Subject {
     }
 
     pub(super) fn pids(&self) -> Vec<u32> {
-        self.0.iter().map(|player| player.process.pid()).collect()
+        self.pids_by_name().map(|(_, pid)| pid).collect()
+    }
+
+    pub(super) fn pids_by_name(&self) -> impl Iterator<Item = (String, u32)> {
+        self.0.iter().map(|player| (player.process.name().to_owned(), player.process.pid()))
     }
 
     /// The counters of the system and of the API server for each process, with those of the processes before a restart.

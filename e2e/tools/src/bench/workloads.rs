@@ -72,7 +72,7 @@ async fn one_deployment(stage: &mut Stage<'_>) -> Result<()> {
     stage.until("a Pod is created", has(1)).await?;
     scale(stage, 0).await?;
     stage.until("the Pod is gone", has(0)).await?;
-    stage.measure_memory(|memory| &mut memory.idle).await;
+    stage.measure_idle_memory().await;
 
     stage.begin("scale up").await?;
     scale(stage, pods).await?;
@@ -131,7 +131,7 @@ async fn cluster(stage: &mut Stage<'_>) -> Result<()> {
     let mix = Mix::of(pods, u32::try_from(nodes.len()).unwrap_or(u32::MAX));
     let objects = Objects::read()?;
     stage.add_namespaces(mix.namespaces).await?;
-    stage.measure_memory(|memory| &mut memory.idle).await;
+    stage.measure_idle_memory().await;
 
     stage.begin("idle").await?;
     stage.sleep(IDLE).await;

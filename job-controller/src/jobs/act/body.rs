@@ -1,14 +1,15 @@
-//! The bodies of requests that create Pods: the Job's template as raw JSON, with the fields that depend on the index.
+//! The bodies of requests that create Pods: the Job's template as received, with the fields that depend on the index.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use common::{
     intern::Labels,
-    json::{RawJson, null_as_default},
+    meta::Annotations,
     prelude::*,
+    wire::{self, RawFields, RawMessage, messages},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{json, value::RawValue};
+use serde_json::json;
 
 use crate::{
     jobs::plan::{IndexFailureCounts, NewPod},
@@ -23,76 +24,56 @@ const MAX_GENERATE_NAME: usize = 58;
 /// The maximum length of a Pod name, in bytes.
 const MAX_NAME: usize = 253;
 
-type Fields = BTreeMap<String, Box<RawValue>>;
-
 /// The parts of the request bodies that all Pods of one sync share.
 pub(crate) struct PodBodyBuilder {
     name: Text,
-    metadata: TemplateMeta,
-    owner_reference: OwnerRef,
-    /// The template's `spec`. For an Indexed Job, it includes the environment variable `JOB_COMPLETION_INDEX`.
-    spec: Option<Spec>,
-}
-
-enum Spec {
-    Raw(RawJson),
-    Fields(Fields),
-}
-
-#[derive(Deserialize)]
-struct Template<'a> {
-    #[serde(default, deserialize_with = "null_as_default")]
-    metadata: TemplateMeta,
-    #[serde(borrow)]
-    spec: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct TemplateMeta {
     labels: Labels,
-    #[serde(deserialize_with = "null_as_default")]
-    annotations: BTreeMap<String, String>,
-    #[serde(deserialize_with = "null_as_default")]
-    finalizers: Vec<String>,
+    annotations: Annotations,
+    finalizers: Vec<Text>,
+    owner_reference: OwnerRef,
+    spec: Option<RawMessage>,
+    /// The changed parts of `spec`; `None` if the Job is not indexed.
+    indexed_spec: Option<IndexedSpec>,
+}
+
+/// The parts of the template's `spec` that differ in the Pods of an Indexed Job.
+struct IndexedSpec {
+    /// `containers` and `initContainers` with the environment variable `JOB_COMPLETION_INDEX`.
+    containers: [Vec<RawMessage>; 2],
+    /// The name of the `PodGroup`; `None` if the Job has none.
+    group: Option<Text>,
 }
 
 impl PodBodyBuilder {
     /// Reads the Job's template. The error says why the template is invalid. New Pods join the `PodGroup` named `group`.
     pub(crate) fn new(job: &Job, owner_reference: OwnerRef, group: Option<&Text>) -> Result<Self, String> {
-        let raw = job.template.as_ref().ok_or("no template")?;
-        let wrong = |error: serde_json::Error| format!("template cannot be read: {error}");
-        let Template { mut metadata, spec } = serde_json::from_str(raw.text()).map_err(wrong)?;
-        let indexed = job.is_indexed();
-        if metadata.labels.is_empty() && !indexed {
+        let template = job.template.as_ref().ok_or("no template")?;
+        if template.labels().is_empty() && !job.is_indexed() {
             return Err("no labels".to_owned());
         }
-        if !metadata.finalizers.iter().any(|finalizer| finalizer == JOB_TRACKING_FINALIZER) {
-            metadata.finalizers.push(JOB_TRACKING_FINALIZER.to_owned());
+        let mut finalizers = template.finalizers();
+        if !finalizers.iter().any(|finalizer| *finalizer == JOB_TRACKING_FINALIZER) {
+            finalizers.push(Text::new(JOB_TRACKING_FINALIZER));
         }
-        let spec = match spec {
-            Some(spec) if indexed => {
-                let mut fields = with_index_variable(spec).map_err(wrong)?;
-                // Each Pod of an Indexed Job gets its own hostname.
-                fields.remove("hostname");
-                if let Some(group) = group {
-                    let group = serde_json::value::to_raw_value(&json!({ "podGroupName": group }));
-                    fields.insert("schedulingGroup".to_owned(), group.map_err(wrong)?);
-                }
-                Some(Spec::Fields(fields))
-            }
-            Some(spec) => Some(Spec::Raw(serde_json::from_str(spec.get()).map_err(wrong)?)),
-            None => None,
-        };
-        Ok(Self { name: Text::new(&job.metadata.name), metadata, owner_reference, spec })
+        let spec = template.spec();
+        let indexed_spec = spec.as_ref().filter(|_| job.is_indexed()).map(|spec| IndexedSpec::new(spec, group));
+        Ok(Self {
+            name: Text::new(&job.metadata.name),
+            labels: template.labels().clone(),
+            annotations: template.annotations(),
+            finalizers,
+            owner_reference,
+            indexed_spec: indexed_spec.transpose().map_err(|error| format!("template cannot be read: {error}"))?,
+            spec,
+        })
     }
 
     /// Builds the body of the request that creates this Pod.
     pub(crate) fn pod_body(&self, pod: NewPod) -> impl Serialize {
         let mut labels: BTreeMap<&str, Cow<'_, str>> =
-            self.metadata.labels.iter().map(|(key, value)| (key, value.into())).collect();
+            self.labels.iter().map(|(key, value)| (key, value.into())).collect();
         let mut annotations: BTreeMap<&str, Cow<'_, str>> =
-            self.metadata.annotations.iter().map(|(key, value)| (key.as_str(), value.into())).collect();
+            self.annotations.iter().map(|(key, value)| (key, value.into())).collect();
         if let Some(index) = pod.completion_index {
             labels.insert(JOB_COMPLETION_INDEX_ANNOTATION, index.to_string().into());
             annotations.insert(JOB_COMPLETION_INDEX_ANNOTATION, index.to_string().into());
@@ -104,12 +85,15 @@ impl PodBodyBuilder {
                     .insert(JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION, ignored_failure_count.to_string().into());
             }
         }
-        let spec = self.spec.as_ref().map(|spec| match spec {
-            Spec::Raw(raw) => BodySpec::Raw(raw),
-            Spec::Fields(fields) => {
-                let hostname = format!("{}-{}", self.name, pod.completion_index.unwrap_or_default());
-                BodySpec::Indexed { fields, hostname }
-            }
+        let spec = self.spec.as_ref().map(|spec| match &self.indexed_spec {
+            None => BodySpec::Raw(spec),
+            Some(indexed) => BodySpec::Indexed(IndexedBodySpec {
+                hostname: format!("{}-{}", self.name, pod.completion_index.unwrap_or_default()),
+                scheduling_group: indexed.group.as_deref().map(|name| SchedulingGroup { pod_group_name: name }),
+                containers: &indexed.containers[0],
+                init_containers: &indexed.containers[1],
+                others: spec.fields_without(&messages::POD_SPEC, indexed.changed_fields()),
+            }),
         });
         Body {
             kind: "Pod",
@@ -118,7 +102,7 @@ impl PodBodyBuilder {
                 generate_name: self.pod_generate_name(pod.completion_index),
                 labels,
                 annotations,
-                finalizers: &self.metadata.finalizers,
+                finalizers: &self.finalizers,
                 owner_references: [&self.owner_reference],
             },
             spec,
@@ -138,36 +122,59 @@ impl PodBodyBuilder {
     }
 }
 
-/// Adds the environment variable for the index to every container that does not define it. Does not change any other field.
-fn with_index_variable(spec: &RawValue) -> serde_json::Result<Fields> {
+impl IndexedSpec {
+    fn new(raw_spec: &RawMessage, group: Option<&Text>) -> Result<Self, wire::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Containers {
+            containers: Option<Vec<RawMessage>>,
+            init_containers: Option<Vec<RawMessage>>,
+        }
+        let Containers { containers, init_containers } = raw_spec.decode(&messages::POD_SPEC)?;
+        let [containers, init_containers] = [containers, init_containers]
+            .map(|list| list.unwrap_or_default().into_iter().map(with_index_variable).collect::<Result<Vec<_>, _>>());
+        Ok(Self { containers: [containers?, init_containers?], group: group.cloned() })
+    }
+
+    /// Returns the names of the fields that are not those of the template. Each Pod of an Indexed Job has its own hostname.
+    fn changed_fields(&self) -> &'static [&'static str] {
+        let fields = &["containers", "initContainers", "hostname", "schedulingGroup"];
+        if self.group.is_some() { fields } else { &fields[..3] }
+    }
+}
+
+/// Adds the environment variable for the index to a container that does not define it. Does not change any other field.
+fn with_index_variable(raw_container: RawMessage) -> Result<RawMessage, wire::Error> {
     #[derive(Deserialize)]
-    struct Named {
+    struct Environment {
+        env: Option<Vec<Variable>>,
+    }
+    #[derive(Deserialize)]
+    struct Variable {
         #[serde(default)]
         name: Text,
     }
-    let variable = json!({"name": COMPLETION_INDEX_ENV,
-        "valueFrom": {"fieldRef": {"fieldPath": format!("metadata.labels['{JOB_COMPLETION_INDEX_ANNOTATION}']")}}});
-    let variable = serde_json::value::to_raw_value(&variable)?;
-    let mut fields: Fields = serde_json::from_str(spec.get())?;
-    for list in ["containers", "initContainers"] {
-        let Some(raw) = fields.get_mut(list).filter(|raw| raw.get() != "null") else { continue };
-        let mut containers: Vec<Fields> = serde_json::from_str(raw.get())?;
-        for container in &mut containers {
-            let listed = container.get("env").filter(|raw| raw.get() != "null");
-            let mut variables: Vec<Box<RawValue>> =
-                listed.map_or_else(|| Ok(Vec::new()), |listed| serde_json::from_str(listed.get()))?;
-            let mut defined = false;
-            for variable in &variables {
-                defined |= serde_json::from_str::<Named>(variable.get())?.name == COMPLETION_INDEX_ENV;
-            }
-            if !defined {
-                variables.push(variable.clone());
-                container.insert("env".to_owned(), serde_json::value::to_raw_value(&variables)?);
-            }
-        }
-        *raw = serde_json::value::to_raw_value(&containers)?;
+    #[derive(Deserialize)]
+    struct RawEnvironment {
+        env: Option<Vec<RawMessage>>,
     }
-    Ok(fields)
+    #[derive(Serialize)]
+    struct Extended<'a> {
+        env: Vec<RawMessage>,
+        #[serde(flatten)]
+        others: RawFields<'a>,
+    }
+    let environment: Environment = raw_container.decode(&messages::CONTAINER)?;
+    if environment.env.into_iter().flatten().any(|variable| variable.name == COMPLETION_INDEX_ENV) {
+        return Ok(raw_container);
+    }
+    let RawEnvironment { env } = raw_container.decode(&messages::CONTAINER)?;
+    let mut env = env.unwrap_or_default();
+    let path = format!("metadata.labels['{JOB_COMPLETION_INDEX_ANNOTATION}']");
+    let variable = json!({"name": COMPLETION_INDEX_ENV, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    env.push(raw_container.encode_in_same_format(&messages::ENV_VAR, &variable)?);
+    let others = raw_container.fields_without(&messages::CONTAINER, &["env"]);
+    raw_container.encode_in_same_format(&messages::CONTAINER, &Extended { env, others })
 }
 
 /// The body of a create request for a Pod.
@@ -189,19 +196,35 @@ struct Metadata<'a> {
     labels: BTreeMap<&'a str, Cow<'a, str>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<&'a str, Cow<'a, str>>,
-    finalizers: &'a [String],
+    finalizers: &'a [Text],
     owner_references: [&'a OwnerRef; 1],
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
 enum BodySpec<'a> {
-    Raw(&'a RawJson),
-    Indexed {
-        #[serde(flatten)]
-        fields: &'a Fields,
-        hostname: String,
-    },
+    Raw(&'a RawMessage),
+    Indexed(IndexedBodySpec<'a>),
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct IndexedBodySpec<'a> {
+    hostname: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scheduling_group: Option<SchedulingGroup<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    containers: &'a [RawMessage],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    init_containers: &'a [RawMessage],
+    #[serde(flatten)]
+    others: RawFields<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SchedulingGroup<'a> {
+    pod_group_name: &'a str,
 }
 
 #[cfg(test)]
@@ -333,7 +356,6 @@ mod tests {
         let without = bodies(|job| job["spec"]["template"]["metadata"]["labels"] = json!({}));
         assert_eq!(without.err().unwrap(), "no labels");
         for (path, value) in [
-            ("/spec/template/metadata/labels", json!({"a": 1})),
             ("/spec/template/spec/containers", json!("none")),
             ("/spec/template/spec/containers/0/env", json!({"A": "1"})),
         ] {

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use common::prelude::*;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::finalizers::{FinalizerRemoval, remove_finalizers};
 use crate::{
@@ -35,7 +34,7 @@ pub(super) async fn write_statuses_and_remove_finalizers<'a>(
     first_status_write: &FirstStatusWrite,
     io: Io<'_, JobController>,
 ) -> Result<FinalizerRemoval<'a>, SyncError> {
-    let mut stored_status = StoredStatus { job, status: Cow::Borrowed(&job.status) };
+    let mut stored_status = StoredStatus { job, status: Cow::Borrowed(&job.status.declared) };
     if first_status_write.is_status_changed {
         let job_end = first_status_write.job_end_to_write.as_ref().filter(|job_end| job_end.is_newly_decided);
         let announce = |job_end: &JobEnd| format!("{} ({})", job_end.interim_condition_type(), job_end.reason);
@@ -108,9 +107,10 @@ impl<'a> StoredStatus<'a> {
         write_reason: String,
         io: Io<'_, JobController>,
     ) -> Result<(), Refusal> {
-        let body = io.encode_body(|| json!({"status": status}));
-        let request = Request::patch_status(JOBS, &self.job.metadata, body).with_reason(write_reason);
-        let answer = io.send_and_decode::<Answer>(request).await?;
+        let Job { metadata, status: cached_status, .. } = self.job;
+        let body = io.encode_status::<Job>(metadata.replacement(), status, &cached_status.undeclared);
+        let request = Request::replace_status(JOBS, metadata, body).with_object_answer::<Job>();
+        let answer = io.send_and_decode::<Answer>(request.with_reason(write_reason)).await?;
         let status = answer.map_or(Cow::Borrowed(status), |answer| Cow::Owned(answer.status.unwrap_or_default()));
         let old_status = std::mem::replace(&mut self.status, status);
         io.update_memory(|controller| {

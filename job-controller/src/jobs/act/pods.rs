@@ -5,6 +5,7 @@ use common::{
     pod_creation_pauses::PodCreationOutcome,
     pods::PODS,
     prelude::*,
+    wire::messages,
 };
 
 use super::{body::PodBodyBuilder, finalizers::finalizer_removal_request};
@@ -36,7 +37,12 @@ pub(super) async fn create_pods(
     let create = |pod: NewPod| {
         let prefix = bodies.pod_generate_name(pod.completion_index);
         let name = pod.completion_index.map_or_else(String::new, |_| format!("{prefix}*")).into();
-        let request = Request::create(PODS, &owner.namespace, &name, io.encode_body(|| bodies.pod_body(pod)));
+        let request = Request::create(
+            PODS,
+            &owner.namespace,
+            &name,
+            io.encode_object(&PODS, &messages::POD, || bodies.pod_body(pod)),
+        );
         create_pod(io, request.with_generate_name(prefix), owner, &job.selector)
     };
     let created = io.run_group(GroupConcurrency::SlowStart(usize::MAX), pods.iter().copied(), create).await;

@@ -64,7 +64,7 @@ pub fn decide_first_status(
     let active_pod_count = (pod_summary.active_pod_positions.len() + pod_writes.created_pod_count)
         .saturating_sub(pod_writes.deleted_pod_count);
     let job_end_to_write = end::job_end_to_write(snapshot, pod_summary, scaling_decision, pod_writes, active_pod_count);
-    let mut status = job.status.clone();
+    let mut status = job.status.declared.clone();
     status.start_time = pod_summary.start_time;
     let adjusts_suspension = scaling_decision.adjusts_pod_count() && job_end_to_write.is_none();
     let clears_start_time = snapshot.decision_settings.clears_start_time_on_suspend;

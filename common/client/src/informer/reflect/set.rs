@@ -78,6 +78,7 @@ impl<S: Sink> Reflector<S> {
             }
             match frames::decode_watch_frame::<S::Object>(lines.format(), &line).map_err(RoundEnd::Relist)? {
                 DecodedEvent::Put { entry, added: true } => {
+                    self.require_all_fields(&entry)?;
                     self.sink.add_to_set(&mut set, entry, origin);
                     objects += 1;
                     self.counted.set_queued_object_count(objects);
@@ -139,6 +140,7 @@ impl<S: Sink> Reflector<S> {
             let page = frames::decode_list_page::<S::Object>(format, &body).map_err(RoundEnd::Relist)?;
             objects += page.items.len();
             for entry in page.items {
+                self.require_all_fields(&entry)?;
                 self.sink.add_to_set(&mut set, entry, origin);
             }
             self.counted.set_queued_object_count(objects);

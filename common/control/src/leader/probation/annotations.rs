@@ -67,43 +67,30 @@ pub fn write_term(lease: &mut LeaseObject, term: &LeaderTerm, probation: &Probat
     failed.retain(|version| term.is_on_probation || *version != term.version);
     let term_identity =
         TermIdentity { holder: lease.record.holder_identity.clone(), transitions: lease.record.transition_count };
-    set_annotation(lease, REQUESTING_STANDBY_ANNOTATION, None);
-    set_annotation(lease, RESERVATION_ANNOTATION, None);
-    set_annotation(lease, TERM_ANNOTATION, Some(json!(term_identity).to_string()));
-    set_annotation(lease, VERSION_ANNOTATION, Some(term.version.clone()));
-    set_annotation(lease, PREDECESSORS_ANNOTATION, join_versions(&term.proven_predecessor_versions));
-    set_annotation(
-        lease,
-        PROBATION_ANNOTATION,
-        term.is_on_probation.then(|| duration::format(probation.probation_time)),
-    );
-    set_annotation(lease, FAILED_VERSIONS_ANNOTATION, join_versions(&failed));
+    lease.set_annotation(REQUESTING_STANDBY_ANNOTATION, None);
+    lease.set_annotation(RESERVATION_ANNOTATION, None);
+    lease.set_annotation(TERM_ANNOTATION, Some(json!(term_identity).to_string()));
+    lease.set_annotation(VERSION_ANNOTATION, Some(term.version.clone()));
+    lease.set_annotation(PREDECESSORS_ANNOTATION, join_versions(&term.proven_predecessor_versions));
+    lease
+        .set_annotation(PROBATION_ANNOTATION, term.is_on_probation.then(|| duration::format(probation.probation_time)));
+    lease.set_annotation(FAILED_VERSIONS_ANNOTATION, join_versions(&failed));
 }
 
 /// Replaces the annotation with the failed versions; removes the annotation if `failed` is empty.
 pub fn write_failed_versions(lease: &mut LeaseObject, failed: &[String]) {
-    set_annotation(lease, FAILED_VERSIONS_ANNOTATION, join_versions(failed));
+    lease.set_annotation(FAILED_VERSIONS_ANNOTATION, join_versions(failed));
 }
 
 /// Writes a standby's request into the Lease of another holder.
 pub fn write_standby_request(lease: &mut LeaseObject, standby: &RequestingStandby) {
-    set_annotation(lease, REQUESTING_STANDBY_ANNOTATION, Some(json!(standby).to_string()));
+    lease.set_annotation(REQUESTING_STANDBY_ANNOTATION, Some(json!(standby).to_string()));
 }
 
 /// Writes a reservation into a Lease that is about to be released; if `standby` is `None`, removes an earlier reservation.
 pub fn write_reservation(lease: &mut LeaseObject, standby: Option<&RequestingStandby>) {
-    set_annotation(lease, REQUESTING_STANDBY_ANNOTATION, None);
-    set_annotation(lease, RESERVATION_ANNOTATION, standby.map(|standby| json!(standby).to_string()));
-}
-
-/// Sets an annotation, or removes it if `value` is `None`.
-fn set_annotation(lease: &mut LeaseObject, key: &str, value: Option<String>) {
-    match (lease.metadata.get_mut("annotations").and_then(Value::as_object_mut), value) {
-        (Some(all), Some(value)) => drop(all.insert(key.to_owned(), Value::String(value))),
-        (Some(all), None) => drop(all.remove(key)),
-        (None, Some(value)) => drop(lease.metadata.insert("annotations".to_owned(), json!({ key: value }))),
-        (None, None) => {}
-    }
+    lease.set_annotation(REQUESTING_STANDBY_ANNOTATION, None);
+    lease.set_annotation(RESERVATION_ANNOTATION, standby.map(|standby| json!(standby).to_string()));
 }
 
 fn split_versions(text: Option<&str>) -> Vec<String> {

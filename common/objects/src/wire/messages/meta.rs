@@ -1,4 +1,4 @@
-//! Protobuf schemas of object metadata, list metadata and `Status`.
+//! Protobuf schemas of object metadata, list metadata, label selectors, `Status` and the options of deletions.
 
 use crate::wire::schema::{
     MessageSchema,
@@ -17,7 +17,7 @@ pub static OBJECT_META: MessageSchema = MessageSchema {
         omitempty_field(5, "uid", Text),
         omitempty_field(6, "resourceVersion", Text),
         omitempty_field(7, "generation", Int),
-        field_always_in_json(8, "creationTimestamp", Time),
+        omitempty_field(8, "creationTimestamp", Time),
         optional_field(9, "deletionTimestamp", Time),
         optional_field(10, "deletionGracePeriodSeconds", Int),
         map_field(11, "labels", Text),
@@ -50,6 +50,24 @@ pub(super) static MANAGED_FIELDS_ENTRY: MessageSchema = MessageSchema {
         omitempty_field(6, "fieldsType", Text),
         optional_field(7, "fieldsV1", Json),
         omitempty_field(8, "subresource", Text),
+    ],
+};
+
+/// Schema of `meta/v1.LabelSelector`.
+pub static LABEL_SELECTOR: MessageSchema = MessageSchema {
+    name: "meta/v1.LabelSelector",
+    fields: &[
+        map_field(1, "matchLabels", Text),
+        list_field(2, "matchExpressions", Object(&LABEL_SELECTOR_REQUIREMENT)),
+    ],
+};
+
+pub(super) static LABEL_SELECTOR_REQUIREMENT: MessageSchema = MessageSchema {
+    name: "meta/v1.LabelSelectorRequirement",
+    fields: &[
+        field_always_in_json(1, "key", Text),
+        field_always_in_json(2, "operator", Text),
+        list_field(3, "values", Text),
     ],
 };
 
@@ -97,6 +115,24 @@ pub(super) static STATUS_CAUSE: MessageSchema = MessageSchema {
         omitempty_field(2, "message", Text),
         omitempty_field(3, "field", Text),
     ],
+};
+
+/// Schema of `meta/v1.DeleteOptions`, the body of a deletion.
+pub static DELETE_OPTIONS: MessageSchema = MessageSchema {
+    name: "meta/v1.DeleteOptions",
+    fields: &[
+        optional_field(1, "gracePeriodSeconds", Int),
+        optional_field(2, "preconditions", Object(&PRECONDITIONS)),
+        optional_field(3, "orphanDependents", Bool),
+        optional_field(4, "propagationPolicy", Text),
+        list_field(5, "dryRun", Text),
+        optional_field(6, "ignoreStoreReadErrorWithClusterBreakingPotential", Bool),
+    ],
+};
+
+static PRECONDITIONS: MessageSchema = MessageSchema {
+    name: "meta/v1.Preconditions",
+    fields: &[optional_field(1, "uid", Text), optional_field(2, "resourceVersion", Text)],
 };
 
 /// Schema to read only the metadata of an object: field 1 of every kind, and the only field of `PartialObjectMetadata`.

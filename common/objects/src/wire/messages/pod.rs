@@ -1,13 +1,20 @@
-//! Protobuf schemas of Pods, containers, volumes and affinities.
+//! Protobuf schemas of Pods and Pod templates.
 
-use super::meta::OBJECT_META;
+use super::{
+    container::{
+        APP_ARMOR_PROFILE, CONTAINER, EPHEMERAL_CONTAINER, RESOURCE_REQUIREMENTS, SE_LINUX_OPTIONS, SECCOMP_PROFILE,
+        WINDOWS_SECURITY_CONTEXT_OPTIONS,
+    },
+    meta::{LABEL_SELECTOR, OBJECT_META},
+    volume::VOLUME,
+};
 use crate::wire::schema::{
     MessageSchema,
     ValueType::{Bool, Int, Object, Quantity, Text, Time},
-    field_always_in_json, inlined_message_field, list_field, map_field, omitempty_field, opaque_field, optional_field,
+    field_always_in_json, list_field, map_field, nullable, omitempty_field, opaque_field, optional_field,
 };
 
-/// Schema of `core/v1.Pod` with its nested messages, as far as projections read them.
+/// Schema of `core/v1.Pod` with its nested messages.
 pub static POD: MessageSchema = MessageSchema {
     name: "core/v1.Pod",
     fields: &[
@@ -17,11 +24,21 @@ pub static POD: MessageSchema = MessageSchema {
     ],
 };
 
-pub(super) static POD_SPEC: MessageSchema = MessageSchema {
+/// Schema of `core/v1.PodTemplateSpec` with all its nested messages.
+pub static POD_TEMPLATE_SPEC: MessageSchema = MessageSchema {
+    name: "core/v1.PodTemplateSpec",
+    fields: &[
+        field_always_in_json(1, "metadata", Object(&OBJECT_META)),
+        field_always_in_json(2, "spec", Object(&POD_SPEC)),
+    ],
+};
+
+/// Schema of `core/v1.PodSpec` with all its nested messages.
+pub static POD_SPEC: MessageSchema = MessageSchema {
     name: "core/v1.PodSpec",
     fields: &[
         list_field(1, "volumes", Object(&VOLUME)),
-        list_field(2, "containers", Object(&CONTAINER)),
+        nullable(list_field(2, "containers", Object(&CONTAINER))),
         omitempty_field(3, "restartPolicy", Text),
         optional_field(4, "terminationGracePeriodSeconds", Int),
         optional_field(5, "activeDeadlineSeconds", Int),
@@ -33,8 +50,8 @@ pub(super) static POD_SPEC: MessageSchema = MessageSchema {
         omitempty_field(11, "hostNetwork", Bool),
         omitempty_field(12, "hostPID", Bool),
         omitempty_field(13, "hostIPC", Bool),
-        opaque_field(14, "securityContext"),
-        opaque_field(15, "imagePullSecrets"),
+        optional_field(14, "securityContext", Object(&POD_SECURITY_CONTEXT)),
+        list_field(15, "imagePullSecrets", Object(&LOCAL_OBJECT_REFERENCE)),
         omitempty_field(16, "hostname", Text),
         omitempty_field(17, "subdomain", Text),
         optional_field(18, "affinity", Object(&AFFINITY)),
@@ -42,118 +59,63 @@ pub(super) static POD_SPEC: MessageSchema = MessageSchema {
         list_field(20, "initContainers", Object(&CONTAINER)),
         optional_field(21, "automountServiceAccountToken", Bool),
         list_field(22, "tolerations", Object(&TOLERATION)),
-        opaque_field(23, "hostAliases"),
+        list_field(23, "hostAliases", Object(&HOST_ALIAS)),
         omitempty_field(24, "priorityClassName", Text),
         optional_field(25, "priority", Int),
-        opaque_field(26, "dnsConfig"),
+        optional_field(26, "dnsConfig", Object(&POD_DNS_CONFIG)),
         optional_field(27, "shareProcessNamespace", Bool),
-        opaque_field(28, "readinessGates"),
+        list_field(28, "readinessGates", Object(&POD_READINESS_GATE)),
         optional_field(29, "runtimeClassName", Text),
         optional_field(30, "enableServiceLinks", Bool),
         optional_field(31, "preemptionPolicy", Text),
         map_field(32, "overhead", Quantity),
-        opaque_field(33, "topologySpreadConstraints"),
-        opaque_field(34, "ephemeralContainers"),
+        list_field(33, "topologySpreadConstraints", Object(&TOPOLOGY_SPREAD_CONSTRAINT)),
+        list_field(34, "ephemeralContainers", Object(&EPHEMERAL_CONTAINER)),
         optional_field(35, "setHostnameAsFQDN", Bool),
-        opaque_field(36, "os"),
+        optional_field(36, "os", Object(&POD_OS)),
         optional_field(37, "hostUsers", Bool),
-        opaque_field(38, "schedulingGates"),
-        opaque_field(39, "resourceClaims"),
-        opaque_field(40, "resources"),
+        list_field(38, "schedulingGates", Object(&POD_SCHEDULING_GATE)),
+        list_field(39, "resourceClaims", Object(&POD_RESOURCE_CLAIM)),
+        optional_field(40, "resources", Object(&RESOURCE_REQUIREMENTS)),
         optional_field(41, "hostnameOverride", Text),
-        opaque_field(43, "schedulingGroup"),
+        optional_field(43, "schedulingGroup", Object(&POD_SCHEDULING_GROUP)),
     ],
 };
 
-pub(super) static VOLUME: MessageSchema = MessageSchema {
-    name: "core/v1.Volume",
-    fields: &[field_always_in_json(1, "name", Text), inlined_message_field(2, &VOLUME_SOURCE)],
-};
-
-pub(super) static VOLUME_SOURCE: MessageSchema = MessageSchema {
-    name: "core/v1.VolumeSource",
+pub(super) static POD_SECURITY_CONTEXT: MessageSchema = MessageSchema {
+    name: "core/v1.PodSecurityContext",
     fields: &[
-        opaque_field(1, "hostPath"),
-        opaque_field(2, "emptyDir"),
-        opaque_field(3, "gcePersistentDisk"),
-        opaque_field(4, "awsElasticBlockStore"),
-        opaque_field(5, "gitRepo"),
-        opaque_field(6, "secret"),
-        opaque_field(7, "nfs"),
-        opaque_field(8, "iscsi"),
-        opaque_field(9, "glusterfs"),
-        optional_field(10, "persistentVolumeClaim", Object(&PERSISTENT_VOLUME_CLAIM_VOLUME_SOURCE)),
-        opaque_field(11, "rbd"),
-        opaque_field(12, "flexVolume"),
-        opaque_field(13, "cinder"),
-        opaque_field(14, "cephfs"),
-        opaque_field(15, "flocker"),
-        opaque_field(16, "downwardAPI"),
-        opaque_field(17, "fc"),
-        opaque_field(18, "azureFile"),
-        opaque_field(19, "configMap"),
-        opaque_field(20, "vsphereVolume"),
-        opaque_field(21, "quobyte"),
-        opaque_field(22, "azureDisk"),
-        opaque_field(23, "photonPersistentDisk"),
-        opaque_field(24, "portworxVolume"),
-        opaque_field(25, "scaleIO"),
-        opaque_field(26, "projected"),
-        opaque_field(27, "storageos"),
-        opaque_field(28, "csi"),
-        opaque_field(29, "ephemeral"),
-        opaque_field(30, "image"),
+        optional_field(1, "seLinuxOptions", Object(&SE_LINUX_OPTIONS)),
+        optional_field(2, "runAsUser", Int),
+        optional_field(3, "runAsNonRoot", Bool),
+        list_field(4, "supplementalGroups", Int),
+        optional_field(5, "fsGroup", Int),
+        optional_field(6, "runAsGroup", Int),
+        list_field(7, "sysctls", Object(&SYSCTL)),
+        optional_field(8, "windowsOptions", Object(&WINDOWS_SECURITY_CONTEXT_OPTIONS)),
+        optional_field(9, "fsGroupChangePolicy", Text),
+        optional_field(10, "seccompProfile", Object(&SECCOMP_PROFILE)),
+        optional_field(11, "appArmorProfile", Object(&APP_ARMOR_PROFILE)),
+        optional_field(12, "supplementalGroupsPolicy", Text),
+        optional_field(13, "seLinuxChangePolicy", Text),
     ],
 };
 
-pub(super) static PERSISTENT_VOLUME_CLAIM_VOLUME_SOURCE: MessageSchema = MessageSchema {
-    name: "core/v1.PersistentVolumeClaimVolumeSource",
-    fields: &[field_always_in_json(1, "claimName", Text), omitempty_field(2, "readOnly", Bool)],
-};
+pub(super) static LOCAL_OBJECT_REFERENCE: MessageSchema =
+    MessageSchema { name: "core/v1.LocalObjectReference", fields: &[omitempty_field(1, "name", Text)] };
 
-pub(super) static CONTAINER: MessageSchema = MessageSchema {
-    name: "core/v1.Container",
+/// Schema of `core/v1.Affinity`.
+pub static AFFINITY: MessageSchema = MessageSchema {
+    name: "core/v1.Affinity",
     fields: &[
-        field_always_in_json(1, "name", Text),
-        omitempty_field(2, "image", Text),
-        list_field(3, "command", Text),
-        list_field(4, "args", Text),
-        omitempty_field(5, "workingDir", Text),
-        list_field(6, "ports", Object(&CONTAINER_PORT)),
-        opaque_field(7, "env"),
-        opaque_field(8, "resources"),
-        opaque_field(9, "volumeMounts"),
-        opaque_field(10, "livenessProbe"),
-        opaque_field(11, "readinessProbe"),
-        opaque_field(12, "lifecycle"),
-        omitempty_field(13, "terminationMessagePath", Text),
-        omitempty_field(14, "imagePullPolicy", Text),
-        opaque_field(15, "securityContext"),
-        omitempty_field(16, "stdin", Bool),
-        omitempty_field(17, "stdinOnce", Bool),
-        omitempty_field(18, "tty", Bool),
-        opaque_field(19, "envFrom"),
-        omitempty_field(20, "terminationMessagePolicy", Text),
-        opaque_field(21, "volumeDevices"),
-        opaque_field(22, "startupProbe"),
-        opaque_field(23, "resizePolicy"),
-        optional_field(24, "restartPolicy", Text),
-        opaque_field(25, "restartPolicyRules"),
+        optional_field(1, "nodeAffinity", Object(&NODE_AFFINITY)),
+        optional_field(2, "podAffinity", Object(&POD_AFFINITY)),
+        optional_field(3, "podAntiAffinity", Object(&POD_ANTI_AFFINITY)),
     ],
 };
 
-pub(super) static CONTAINER_PORT: MessageSchema = MessageSchema {
-    name: "core/v1.ContainerPort",
-    fields: &[
-        omitempty_field(1, "name", Text),
-        omitempty_field(2, "hostPort", Int),
-        field_always_in_json(3, "containerPort", Int),
-        omitempty_field(4, "protocol", Text),
-        omitempty_field(5, "hostIP", Text),
-    ],
-};
-
-pub(super) static TOLERATION: MessageSchema = MessageSchema {
+/// Schema of `core/v1.Toleration`.
+pub static TOLERATION: MessageSchema = MessageSchema {
     name: "core/v1.Toleration",
     fields: &[
         omitempty_field(1, "key", Text),
@@ -164,26 +126,121 @@ pub(super) static TOLERATION: MessageSchema = MessageSchema {
     ],
 };
 
-pub(super) static AFFINITY: MessageSchema = MessageSchema {
-    name: "core/v1.Affinity",
+pub(super) static HOST_ALIAS: MessageSchema = MessageSchema {
+    name: "core/v1.HostAlias",
+    fields: &[field_always_in_json(1, "ip", Text), list_field(2, "hostnames", Text)],
+};
+
+pub(super) static POD_DNS_CONFIG: MessageSchema = MessageSchema {
+    name: "core/v1.PodDNSConfig",
     fields: &[
-        optional_field(1, "nodeAffinity", Object(&NODE_AFFINITY)),
-        opaque_field(2, "podAffinity"),
-        opaque_field(3, "podAntiAffinity"),
+        list_field(1, "nameservers", Text),
+        list_field(2, "searches", Text),
+        list_field(3, "options", Object(&POD_DNS_CONFIG_OPTION)),
     ],
 };
 
-pub(super) static NODE_AFFINITY: MessageSchema = MessageSchema {
+pub(super) static POD_READINESS_GATE: MessageSchema =
+    MessageSchema { name: "core/v1.PodReadinessGate", fields: &[field_always_in_json(1, "conditionType", Text)] };
+
+pub(super) static TOPOLOGY_SPREAD_CONSTRAINT: MessageSchema = MessageSchema {
+    name: "core/v1.TopologySpreadConstraint",
+    fields: &[
+        field_always_in_json(1, "maxSkew", Int),
+        field_always_in_json(2, "topologyKey", Text),
+        field_always_in_json(3, "whenUnsatisfiable", Text),
+        optional_field(4, "labelSelector", Object(&LABEL_SELECTOR)),
+        optional_field(5, "minDomains", Int),
+        optional_field(6, "nodeAffinityPolicy", Text),
+        optional_field(7, "nodeTaintsPolicy", Text),
+        list_field(8, "matchLabelKeys", Text),
+    ],
+};
+
+pub(super) static POD_OS: MessageSchema =
+    MessageSchema { name: "core/v1.PodOS", fields: &[field_always_in_json(1, "name", Text)] };
+
+pub(super) static POD_SCHEDULING_GATE: MessageSchema =
+    MessageSchema { name: "core/v1.PodSchedulingGate", fields: &[field_always_in_json(1, "name", Text)] };
+
+pub(super) static POD_RESOURCE_CLAIM: MessageSchema = MessageSchema {
+    name: "core/v1.PodResourceClaim",
+    fields: &[
+        field_always_in_json(1, "name", Text),
+        optional_field(3, "resourceClaimName", Text),
+        optional_field(4, "resourceClaimTemplateName", Text),
+    ],
+};
+
+pub(super) static POD_SCHEDULING_GROUP: MessageSchema =
+    MessageSchema { name: "core/v1.PodSchedulingGroup", fields: &[optional_field(1, "podGroupName", Text)] };
+
+pub(super) static SYSCTL: MessageSchema = MessageSchema {
+    name: "core/v1.Sysctl",
+    fields: &[field_always_in_json(1, "name", Text), field_always_in_json(2, "value", Text)],
+};
+
+/// Schema of `core/v1.NodeAffinity`.
+pub static NODE_AFFINITY: MessageSchema = MessageSchema {
     name: "core/v1.NodeAffinity",
     fields: &[
         optional_field(1, "requiredDuringSchedulingIgnoredDuringExecution", Object(&NODE_SELECTOR)),
-        opaque_field(2, "preferredDuringSchedulingIgnoredDuringExecution"),
+        list_field(2, "preferredDuringSchedulingIgnoredDuringExecution", Object(&PREFERRED_SCHEDULING_TERM)),
     ],
+};
+
+pub(super) static POD_AFFINITY: MessageSchema = MessageSchema {
+    name: "core/v1.PodAffinity",
+    fields: &[
+        list_field(1, "requiredDuringSchedulingIgnoredDuringExecution", Object(&POD_AFFINITY_TERM)),
+        list_field(2, "preferredDuringSchedulingIgnoredDuringExecution", Object(&WEIGHTED_POD_AFFINITY_TERM)),
+    ],
+};
+
+pub(super) static POD_ANTI_AFFINITY: MessageSchema = MessageSchema {
+    name: "core/v1.PodAntiAffinity",
+    fields: &[
+        list_field(1, "requiredDuringSchedulingIgnoredDuringExecution", Object(&POD_AFFINITY_TERM)),
+        list_field(2, "preferredDuringSchedulingIgnoredDuringExecution", Object(&WEIGHTED_POD_AFFINITY_TERM)),
+    ],
+};
+
+pub(super) static POD_DNS_CONFIG_OPTION: MessageSchema = MessageSchema {
+    name: "core/v1.PodDNSConfigOption",
+    fields: &[omitempty_field(1, "name", Text), optional_field(2, "value", Text)],
 };
 
 pub(super) static NODE_SELECTOR: MessageSchema = MessageSchema {
     name: "core/v1.NodeSelector",
-    fields: &[list_field(1, "nodeSelectorTerms", Object(&NODE_SELECTOR_TERM))],
+    fields: &[nullable(list_field(1, "nodeSelectorTerms", Object(&NODE_SELECTOR_TERM)))],
+};
+
+pub(super) static PREFERRED_SCHEDULING_TERM: MessageSchema = MessageSchema {
+    name: "core/v1.PreferredSchedulingTerm",
+    fields: &[
+        field_always_in_json(1, "weight", Int),
+        field_always_in_json(2, "preference", Object(&NODE_SELECTOR_TERM)),
+    ],
+};
+
+pub(super) static POD_AFFINITY_TERM: MessageSchema = MessageSchema {
+    name: "core/v1.PodAffinityTerm",
+    fields: &[
+        optional_field(1, "labelSelector", Object(&LABEL_SELECTOR)),
+        list_field(2, "namespaces", Text),
+        field_always_in_json(3, "topologyKey", Text),
+        optional_field(4, "namespaceSelector", Object(&LABEL_SELECTOR)),
+        list_field(5, "matchLabelKeys", Text),
+        list_field(6, "mismatchLabelKeys", Text),
+    ],
+};
+
+pub(super) static WEIGHTED_POD_AFFINITY_TERM: MessageSchema = MessageSchema {
+    name: "core/v1.WeightedPodAffinityTerm",
+    fields: &[
+        field_always_in_json(1, "weight", Int),
+        field_always_in_json(2, "podAffinityTerm", Object(&POD_AFFINITY_TERM)),
+    ],
 };
 
 pub(super) static NODE_SELECTOR_TERM: MessageSchema = MessageSchema {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
-    DEEPEST, MAGIC,
+    DEEPEST, MAGIC, NEWER,
     schema::{INLINE, Many, Message, SCHEMA, Special, Type},
 };
 
@@ -179,6 +179,12 @@ fn message(id: usize, bytes: &[u8], depth: usize) -> Result<Value, String> {
     let mut object = Map::new();
     let mut reader = Reader { rest: bytes };
     while let Some((number, wire)) = reader.field()? {
+        if let (NEWER, Wire::Bytes(newer)) = (number, &wire) {
+            let newer = fields(newer)?;
+            let value = crate::value::json::parse(bytes_of(&newer, 2), &mut Vec::new())?;
+            object.insert(text(bytes_of(&newer, 1))?, value);
+            continue;
+        }
         let Some(field) = known.iter().find(|field| field.number == number) else { continue };
         let read = |wire: &Wire<'_>| value(field.kind, wire, depth);
         match field.many {

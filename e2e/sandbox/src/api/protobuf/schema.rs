@@ -221,7 +221,8 @@ mod tests {
             if matches!(own.value_type, ValueType::Text | ValueType::Bool | ValueType::Int)
                 && own.cardinality == Cardinality::One
             {
-                assert_eq!(field.many == Many::Optional, own.zero_meaning == ZeroMeaning::PresentIfSet, "{at}");
+                let is_optional = matches!(own.zero_meaning, ZeroMeaning::PresentIfSet | ZeroMeaning::NullInJson);
+                assert_eq!(field.many == Many::Optional, is_optional, "{at}");
                 if let Some(omits) = crate::api::kinds::omits_zero(read.name, own.name) {
                     assert_eq!(
                         omits && field.many == Many::One,

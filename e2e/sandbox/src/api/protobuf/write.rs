@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{
-    DEEPEST,
+    DEEPEST, NEWER,
     schema::{Field, INLINE, Many, Message, SCHEMA, Special, Type},
 };
 use crate::value::json;
@@ -156,19 +156,52 @@ fn message(
         Some(Value::Object(object)) => Some(object),
         Some(_) => return Err(wrong(what)),
     };
+    known_members(out, fields, object, kept, depth)?;
+    newer_members(out, fields, object);
+    Ok(())
+}
+
+/// Writes the members of an object that these fields have, also those of inlined messages.
+fn known_members(
+    out: &mut Vec<u8>,
+    fields: &[Field],
+    object: Option<&Map<String, Value>>,
+    kept: Kept<'_>,
+    depth: usize,
+) -> Result<(), String> {
     for field in fields {
         if let Some((_, text)) = kept.filter(|(name, _)| *name == field.name) {
             nested(out, field.number, |out| {
                 delimited(out, 1, &[text.as_bytes()]);
                 Ok(())
             })?;
-        } else if field.name == INLINE {
-            one(out, field.number, field, value, depth)?;
+        } else if let (INLINE, Type::Message(id)) = (field.name, field.kind) {
+            let Message::Fields(inlined) = SCHEMA.message(id) else { return Err(wrong(field.name)) };
+            nested(out, field.number, |out| known_members(out, inlined, object, None, depth + 1))?;
         } else {
             member(out, field, object, depth)?;
         }
     }
     Ok(())
+}
+
+/// Writes the members of an object that no field has, as a newer server would.
+fn newer_members(out: &mut Vec<u8>, fields: &[Field], object: Option<&Map<String, Value>>) {
+    fn has(fields: &[Field], name: &str) -> bool {
+        fields.iter().any(|field| match (field.name, field.kind) {
+            (INLINE, Type::Message(id)) => matches!(SCHEMA.message(id), Message::Fields(fields) if has(fields, name)),
+            (known, _) => known == name,
+        })
+    }
+    let members = object.into_iter().flatten().filter(|(_, value)| !value.is_null());
+    for (name, value) in members.filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind")) {
+        if !has(fields, name) {
+            let mut content = Vec::new();
+            delimited(&mut content, 1, &[name.as_bytes()]);
+            delimited(&mut content, 2, &[json::text(value).as_bytes()]);
+            delimited(out, NEWER, &[&content]);
+        }
+    }
 }
 
 /// Writes a field of an object.

@@ -2,12 +2,12 @@
 
 use plotters::backend::SVGBackend;
 use plotters::{
-    chart::{ChartBuilder, SeriesLabelPosition},
+    chart::ChartBuilder,
     coord::Shift,
     drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea as _},
-    element::PathElement,
+    element::{PathElement, Text},
     series::LineSeries,
-    style::{Color as _, RGBColor, ShapeStyle, WHITE},
+    style::{RGBColor, ShapeStyle, WHITE},
 };
 
 use super::{Report, Results};
@@ -16,7 +16,9 @@ use crate::bench::{
     timeline::{CONTROLLERS, Point},
 };
 
-const SIZE: (u32, u32) = (1000, 1050);
+const SIZE: (u32, u32) = (1200, 1050);
+/// Width of the legend, right of the curves.
+const LEGEND: u32 = 250;
 const PANELS: usize = 3;
 const FONT: &str = "sans-serif";
 /// Colours that colour-blind people can distinguish.
@@ -110,32 +112,28 @@ fn panel(
     end: f64,
 ) -> Result<(), Failed> {
     let highest = lines.iter().flat_map(|line| &line.points).map(value).fold(0.0, f64::max);
-    // Room for the names of the phases and for the legend.
-    let top = if highest > 0.0 { highest * 1.25 } else { 1.0 };
+    // Room for the names of the phases.
+    let top = if highest > 0.0 { highest * 1.1 } else { 1.0 };
     let mut chart = ChartBuilder::on(area)
         .caption(title, (FONT, 18))
         .margin(10)
+        .margin_right(LEGEND)
         .x_label_area_size(35)
         .y_label_area_size(60)
         .build_cartesian_2d(0.0..end, 0.0..top)?;
     chart.configure_mesh().disable_x_mesh().max_light_lines(2).x_desc("seconds").label_style((FONT, 13)).draw()?;
     for (name, at) in phases {
         chart.draw_series(LineSeries::new([(*at, 0.0), (*at, top)], PHASE))?;
-        let label = plotters::element::Text::new((*name).to_owned(), (*at + end / 300.0, top * 0.99), (FONT, 12));
+        let label = Text::new((*name).to_owned(), (*at + end / 300.0, top * 0.99), (FONT, 12));
         chart.draw_series(std::iter::once(label))?;
     }
-    for line in lines {
-        let colour = line.colour;
-        let points = line.points.iter().map(|point| (point.at, value(point)));
-        chart
-            .draw_series(LineSeries::new(points, ShapeStyle::from(&colour).stroke_width(2)))?
-            .label(&*line.label)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], ShapeStyle::from(&colour).stroke_width(2)));
+    let left = (SIZE.0 - LEGEND + 10) as i32;
+    for (row, line) in (0..).zip(lines) {
+        let style = ShapeStyle::from(&line.colour).stroke_width(2);
+        chart.draw_series(LineSeries::new(line.points.iter().map(|point| (point.at, value(point))), style))?;
+        let top = 45 + 20 * row;
+        area.draw(&PathElement::new([(left, top + 6), (left + 18, top + 6)], style))?;
+        area.draw(&Text::new(line.label.as_str(), (left + 24, top), (FONT, 13)))?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::MiddleRight)
-        .background_style(WHITE.mix(0.8))
-        .label_font((FONT, 13))
-        .draw()
+    Ok(())
 }

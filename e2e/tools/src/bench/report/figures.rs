@@ -142,9 +142,20 @@ impl Phase {
         for (what, count) in &all.requests {
             *verbs.entry(what.split(' ').next().unwrap_or(what)).or_default() += count;
         }
-        for (verb, count) in verbs {
-            sink.add(self.name, format!("requests{suffix}: {verb}"), digits[1], count as f64 / pods);
+        let all_requests = verbs.values().sum::<u64>();
+        for (what, count) in [("requests".to_owned(), all_requests)]
+            .into_iter()
+            .chain(verbs.into_iter().map(|(verb, count)| (format!("requests: {verb}"), count)))
+        {
+            sink.add(
+                self.name,
+                what.replacen("requests", &format!("requests{suffix}"), 1),
+                digits[1],
+                count as f64 / pods,
+            );
         }
+        let kilobytes = all.watched_bytes() as f64 / 1e3 / pods;
+        sink.add(self.name, format!("kB received by watches{suffix}"), 1, kilobytes);
     }
 }
 
@@ -153,6 +164,7 @@ impl Memory {
     fn figures(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let all = [
             ("MB idle", self.idle, true),
+            ("MB idle, shared pages once", self.idle_share, self.idle_share > 0),
             ("MB with all Pods cached", self.filled, self.filled > 0),
             ("MB at rest", self.rest, self.rest > 0),
             ("MB at most", self.peak, true),
@@ -168,6 +180,7 @@ impl std::iter::Sum for Memory {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         all.fold(Self::default(), |a, b| Self {
             idle: a.idle + b.idle,
+            idle_share: a.idle_share + b.idle_share,
             filled: a.filled + b.filled,
             rest: a.rest + b.rest,
             peak: a.peak + b.peak,
@@ -194,7 +207,9 @@ impl Run {
             let mut add =
                 |column: &str, digits, value| sink.add(BY_CONTROLLER, format!("{name}: {column}"), digits, value);
             add("CPU, s", 2, counters.cpu_seconds);
-            for (label, megabytes) in memory.figures().filter(|(label, _)| *label != "MB afterwards") {
+            for (label, megabytes) in
+                memory.figures().filter(|(label, _)| !["MB afterwards", "MB idle, shared pages once"].contains(label))
+            {
                 add(if label.contains("cached") { "MB cached" } else { label }, 1, megabytes);
             }
             add("MB watched", 2, counters.watched_bytes() as f64 / MEGABYTE);

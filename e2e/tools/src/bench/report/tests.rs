@@ -25,7 +25,7 @@ fn run_of(processes: &[&str], seconds: f64, idle: u64, reaction: u64) -> Run {
         ..Phase::default()
     };
     let restart = Phase { name: "restart", pods: 1, seconds: vec![("first Pod created", seconds)], ..phase.clone() };
-    let memory = Memory { idle, filled: idle + 100_000, rest: 0, peak: idle * 2, after: idle };
+    let memory = Memory { idle, idle_share: idle / 2, filled: idle + 100_000, rest: 0, peak: idle * 2, after: idle };
     let point =
         |second: u32| Point { at: f64::from(second), cores: f64::from(second % 5) * seconds, resident: 50_000_000 };
     let series = [CONTROLLERS, "kube-apiserver", NAME].map(|name| (name.to_owned(), (0..60).map(point).collect()));
@@ -74,10 +74,13 @@ fn ratios_are_nonet_out_of_the_peer() {
         ("CPU, ms a Pod", ["4.00", "1.000", "4.000"]),
         ("CPU of kube-apiserver, ms a Pod", ["0.50", "20.000", "10.000"]),
         ("context switches a Pod", ["2.00", "2.00", "4.00"]),
+        ("requests a Pod  ", ["2.00", "0.750", "1.500"]),
         ("requests a Pod: create", ["2.00", "0.500", "1.000"]),
+        ("kB received by watches a Pod", ["2.00", "15.0", "30.0"]),
         ("requests a Pod: list", ["2.00", "0.250", "0.500"]),
         ("seconds until first Pod created", ["0.50", "1.00", "0.50"]),
         ("MB idle", ["0.50", "40.0", "20.0"]),
+        ("MB idle, shared pages once", ["0.50", "20.0", "10.0"]),
         ("bytes a cached Pod", ["2.00", "1000", "2000"]),
         ("a, median", ["10.00", "10.0", "100.0"]),
         ("a, p99", ["10.42", "19.0", "198.0"]),

@@ -118,7 +118,7 @@ impl Model {
     }
 
     fn status(&self) -> JobStatus {
-        self.job.build_job().status
+        self.job.build_job().status.declared
     }
 
     fn nth(&mut self, at: usize) -> Option<&mut ModelPod> {
