@@ -6,6 +6,7 @@ use kubectl_nonet::controllers::Controller;
 use serde_json::Value;
 
 use super::{File, fill, join, root, template};
+use crate::controllers;
 
 /// The verbs that a shadow keeps. It reads single objects only before it writes.
 const READ_VERBS: [&str; 2] = ["list", "watch"];
@@ -63,12 +64,16 @@ fn missing_verbs(own: &[Rule], verbs: &[&str], group: &str, resource: &str) -> S
 }
 
 /// The rules by which a leader records Events and notices a second writer, as far as the own rules do not grant them.
-fn second_writer_rules(own: &[Rule]) -> String {
-    let events = missing_verbs(own, &["create", "patch", "list", "watch"], "", "events");
+fn second_writer_rules(name: &str, own: &[Rule]) -> String {
+    let definition = controllers::ALL.iter().find(|definition| definition.name == name);
+    let searches_events =
+        definition.is_some_and(|definition| definition.loops.iter().any(|one| one.owned_writes.is_empty()));
+    let verbs: &[&str] = if searches_events { &["create", "patch", "list", "watch"] } else { &["create", "patch"] };
+    let events = missing_verbs(own, verbs, "", "events");
     let lacks_lease = !own.iter().any(|rule| rule.grants("get", "coordination.k8s.io", "leases"));
     let mut text = String::new();
     if lacks_lease || events.contains("list") {
-        text.push_str(SECOND_WRITER);
+        text.push_str(if searches_events { SECOND_WRITER_BY_EVENTS } else { SECOND_WRITER });
     }
     if lacks_lease {
         text.push_str(LEASE_OF_MANAGER);
@@ -81,7 +86,9 @@ pub(crate) fn rbac(controller: &Controller) -> io::Result<String> {
     let (lines, rules) = own_rules(controller)?;
     let (_, template) = template!("controllers/NAME/rbac.yaml");
     let lease_verbs = missing_verbs(&rules, &["get", "watch", "update"], "coordination.k8s.io", "leases");
-    let text = template.replace("OWN_RULES", &lines).replace("SECOND_WRITER_RULES", &second_writer_rules(&rules));
+    let text = template
+        .replace("OWN_RULES", &lines)
+        .replace("SECOND_WRITER_RULES", &second_writer_rules(controller.name, &rules));
     let text = text.replace("LEASE_VERBS", &lease_verbs);
     Ok(fill(&text, controller))
 }
@@ -98,6 +105,9 @@ pub(super) fn files(controller: &Controller) -> io::Result<[File; 2]> {
 }
 
 const SECOND_WRITER: &str =
+    "  # To detect a second writer of the same objects, by the Lease of kube-controller-manager.\n";
+
+const SECOND_WRITER_BY_EVENTS: &str =
     "  # To detect a second writer of the same objects, by Events that this controller has not sent and by the Lease of
   # kube-controller-manager.
 ";
