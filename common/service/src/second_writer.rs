@@ -140,8 +140,8 @@ impl SecondWriterWatch {
                     Err(error) => tracing::debug!(err = %error, "Cannot watch Events for signs of a second writer"),
                 }
             }
-            // One reading does not show whether the Lease is being renewed, so the second reading follows after `JUDGE_PERIOD`.
-            self.clock().sleep(if is_first { JUDGE_PERIOD } else { self.search_period }).await;
+            let is_doubtful = is_first && built_in.needs_second_reading();
+            self.clock().sleep(if is_doubtful { JUDGE_PERIOD } else { self.search_period }).await;
         }
     }
 

@@ -33,6 +33,12 @@ impl KubeControllerManagerState {
         self.renewed.is_some()
     }
 
+    /// Whether the Lease has to be read again soon, because only a second reading shows whether it is being renewed. The arguments
+    /// of Pods are the better evidence.
+    pub(super) fn needs_second_reading(&self) -> bool {
+        self.pods.is_empty() && self.renewed.as_ref().is_some_and(|renewed| !renewed.is_empty())
+    }
+
     /// Whether the Lease was renewed between the last two readings.
     pub(super) fn is_leading(&self) -> bool {
         self.leads
