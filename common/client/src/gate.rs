@@ -85,7 +85,7 @@ struct GateOpening {
 /// The demand for the gate, which decides how often the Lease is renewed.
 #[derive(Debug, Default)]
 struct WriteDemand {
-    /// Whether a write has asked for permission since [`WriteGateKeeper::take_write_demand`].
+    /// Whether a write has asked for permission since [`WriteGateKeeper::clear_write_demand`].
     has_writes: AtomicBool,
     /// Count of writes in flight.
     in_flight: AtomicUsize,
@@ -156,23 +156,23 @@ impl WriteGateKeeper {
         !self.state.borrow().admits_new_write(&self.gate.clock)
     }
 
-    /// Returns whether a write has asked for permission since the last call.
-    pub fn take_write_demand(&self) -> bool {
-        self.gate.demand.has_writes.swap(false, Ordering::Relaxed)
+    /// Forgets the writes that have asked for permission so far. Writes in flight still count.
+    pub fn clear_write_demand(&self) {
+        self.gate.demand.has_writes.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a write is in flight, or has asked for permission since the last [`WriteGateKeeper::take_write_demand`].
+    /// Whether a write is in flight, or has asked for permission since the last [`WriteGateKeeper::clear_write_demand`].
     pub fn has_write_demand(&self) -> bool {
         let WriteDemand { has_writes, in_flight, .. } = &*self.gate.demand;
         has_writes.load(Ordering::Relaxed) || in_flight.load(Ordering::Relaxed) > 0
     }
 
-    /// Waits for the first write since the last [`WriteGateKeeper::take_write_demand`]. Cancel safe; for one task only.
+    /// Waits for the first write since the last [`WriteGateKeeper::clear_write_demand`]. Cancel safe; for one task only.
     pub async fn wait_for_write_demand(&self) {
         self.gate.demand.notify.notified().await;
     }
 
-    /// Ends leadership: closes the gate for good until it is opened again, and forgets the time at which it was opened.
+    /// Ends leadership: closes the gate, and forgets the time at which it was opened.
     pub fn close(&self) {
         self.state.send_replace(GateState::Closed);
         *self.gate.opened.lock() = GateOpening::default();
@@ -339,7 +339,9 @@ mod tests {
         let (keeper, gate) = closed_write_gate(clock.clone());
         assert!(gate.wait_for_permission().await.is_none(), "a standby does not wait");
         keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
-        assert!(gate.wait_for_permission().await.is_some() && keeper.take_write_demand());
+        assert!(gate.wait_for_permission().await.is_some() && keeper.has_write_demand());
+        keeper.clear_write_demand();
+        assert!(!keeper.has_write_demand());
         keeper.wait_for_write_demand().await;
         // Within the last two seconds, no write begins.
         clock.sleep(Duration::from_secs(8)).await;
@@ -356,7 +358,7 @@ mod tests {
         assert!(!waiting.is_finished());
         keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
         let permit = waiting.await.unwrap();
-        keeper.take_write_demand();
+        keeper.clear_write_demand();
         assert!(permit.is_some() && keeper.has_write_demand(), "a write in flight");
         drop(permit);
         assert!(!keeper.has_write_demand());

@@ -19,7 +19,8 @@
 //! Times written by other candidates are never compared with this machine's clock: a Lease expires when *this* candidate has not
 //! seen it change for the lease duration. Only a successful renewal moves the deadline of the gate. A process that was stopped
 //! therefore finds its gate closed when it resumes. The deadline includes the time in which the machine was suspended, although
-//! monotonic time excludes it. It leads on if no other process has taken its Lease meanwhile. The exception is a virtual machine that was stopped without a trace in its kernel's clocks. A
+//! monotonic time excludes it. It leads on if no other process has taken its Lease meanwhile. The exception is a virtual
+//! machine that was stopped without a trace in its kernel's clocks. A
 //! process on such a machine may write until the server refuses its next renewal.
 //!
 //! With a [`ProbationSettings`], versions matter: a standby of a new version asks the leader for the Lease, and the leader
@@ -27,7 +28,8 @@
 //! takes the Lease back. See [`probation`]. Candidates that do not know probations take part as usual.
 //!
 //! Upstream: `client-go/tools/leaderelection`. There are four differences: a Lease that does not exist is created held; the
-//! deadline of writes counts from the sending of the last successful renewal, not from the next attempt; a watch replaces polls; and the Lease is released only when nothing in this process can still write.
+//! deadline of writes counts from the sending of the last successful renewal, not from the next attempt; a watch replaces polls;
+//! and the Lease is released only when nothing in this process can still write.
 
 mod attempt;
 mod counted;
@@ -276,11 +278,10 @@ impl Election {
     /// without it, the attempt has to read the Lease.
     fn process_event(&mut self, watch: &LeaseWatch) -> ControlFlow<Option<LeaseObject>> {
         let (lease, seen_at) = match watch.take_event() {
-            // An older Lease at the beginning of a watch shows that the server has lost changes.
+            // An older Lease at the beginning of a watch shows that the server has lost changes, which the attempt reports.
             Some(LeaseEvent::Opened(lease, _))
                 if lease.version().is_known() && lease.version() < self.last_lease_version =>
             {
-                self.compare_lease_version(lease.version());
                 return ControlFlow::Break(Some(lease));
             }
             Some(LeaseEvent::Opened(lease, seen_at) | LeaseEvent::Changed(lease, seen_at)) => (lease, seen_at),
@@ -306,7 +307,7 @@ impl Election {
     async fn renew_until_end(&mut self, mut began: Instant, watch: &LeaseWatch) -> Option<String> {
         let mut answer_time = self.clock.monotonic_now() - began;
         let mut failing_since: Option<Instant> = None;
-        self.keeper.take_write_demand();
+        self.keeper.clear_write_demand();
         loop {
             if *self.order.borrow_and_update() == ElectionCommand::Release {
                 return None;
@@ -334,7 +335,7 @@ impl Election {
                 // The next write of the Lease removes the annotation of the probation.
                 term.is_on_probation = false;
             }
-            self.keeper.take_write_demand();
+            self.keeper.clear_write_demand();
             let ended = tokio::select! {
                 biased;
                 ended = self.attempt(change) => ended,

@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// Fields of a message as members of its JSON object, including those of inlined messages, sorted by name.
+    /// The members of the JSON object of a message, sorted by name. They include the fields of inlined messages.
     fn members(message: &'static MessageSchema) -> Vec<&'static FieldSchema> {
         let mut members: Vec<_> = message
             .fields

@@ -142,7 +142,7 @@ impl<'a> Procedure<'a> {
         let interval = self.seconds_since(idle_since.unwrap_or(began));
 
         self.say("step 4 of 4: check after the hand-over");
-        // A restarted kube-controller-manager waits until the Lease of its predecessor expires. It does not lead before that.
+        // A restarted kube-controller-manager leads only after the Lease of its predecessor has expired.
         let began_to_check = self.clock.now();
         let findings = loop {
             let facts = match self.gather().await {

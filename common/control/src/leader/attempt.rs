@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     api::{self, RequestTarget},
+    clock::Instant,
     duration,
-    meta::ResourceVersion,
 };
 
 impl Election {
@@ -20,6 +20,7 @@ impl Election {
         let now = self.current_moment();
         let (mut attempt, mut next) = match lease {
             Some(lease) => {
+                self.record_answer(&lease, now.instant);
                 let mut attempt = ElectionAttempt::after_read();
                 let next = attempt.process_reply(&mut self.memory, ElectionReply::Lease(lease), now.instant, now);
                 (attempt, next)
@@ -42,8 +43,7 @@ impl Election {
                 self.last_failure = Some(format!("{}: {why}", request.verb()));
             }
             if let ElectionReply::Lease(lease) = &reply {
-                self.last_answer_at = now.instant;
-                self.compare_lease_version(lease.version());
+                self.record_answer(lease, now.instant);
             }
             next = attempt.process_reply(&mut self.memory, reply, since, now);
         };
@@ -96,9 +96,11 @@ impl Election {
         ended
     }
 
-    /// Reports lost changes of the server if this answer has an older Lease than the answer before. The renewals of a leader
-    /// that writes are eight seconds apart, so that few losses are shorter.
-    pub(super) fn compare_lease_version(&mut self, version: ResourceVersion) {
+    /// Records that the server has shown this Lease, and reports lost changes of the server if the Lease is older than the one
+    /// before. The renewals of a leader that writes are eight seconds apart, so that few losses are shorter.
+    fn record_answer(&mut self, lease: &LeaseObject, now: Instant) {
+        self.last_answer_at = now;
+        let version = lease.version();
         let last = std::mem::replace(&mut self.last_lease_version, version);
         if version.is_known() && version < last {
             let evidence = format!("the Lease {} has version {version}, it had version {last}", self.lease_path());

@@ -140,18 +140,17 @@ impl ElectionStatus {
         self.state.lock().last_error.clone()
     }
 
-    /// Fails if this process leads and its last renewal, and the time of its next one, are older than the lease duration plus 20
-    /// seconds, which means that the process hangs. A standby is always healthy.
+    /// Fails if this process leads and its next renewal is late by more than the lease duration plus 20 seconds, which means that
+    /// the process hangs. A standby is always healthy.
     pub fn check_healthy(&self) -> Result<(), String> {
         let state = self.state.lock();
         let since = |time: Option<Instant>| {
             let time = time.filter(|_| state.is_leading);
             time.map_or(Duration::ZERO, |at| self.clock.monotonic_now().saturating_duration_since(at))
         };
-        let tolerance = self.settings.lease_duration + HEALTH_TOLERANCE;
-        let (age, late) = (since(state.renewed_at), since(state.renewal_due_at));
-        if age > tolerance && late + self.settings.renewal_period(Duration::ZERO) > tolerance {
-            return Err(format!("failed election to renew leadership on lease: last renewed {}s ago", age.as_secs()));
+        if since(state.renewal_due_at) > self.settings.lease_duration + HEALTH_TOLERANCE {
+            let age = since(state.renewed_at).as_secs();
+            return Err(format!("failed election to renew leadership on lease: last renewed {age}s ago"));
         }
         Ok(())
     }

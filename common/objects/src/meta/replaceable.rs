@@ -43,13 +43,6 @@ impl DerefMut for ReplaceableMeta {
     }
 }
 
-/// Metadata that were not received, so that a replacement contains only its own changes.
-impl From<Meta> for ReplaceableMeta {
-    fn from(meta: Meta) -> Self {
-        Self { meta, received: RawMessage::default() }
-    }
-}
-
 impl<'de> Deserialize<'de> for ReplaceableMeta {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let received = RawMessage::deserialize_without(deserializer, &OBJECT_META, &["managedFields"])?;

@@ -1,7 +1,7 @@
 //! Schemas of the Kubernetes 1.36 messages that projections read and bodies contain.
 //!
-//! Each schema lists every field of its message. A field that no projection reads and no body contains is opaque, so that reading
-//! or writing it is an error. An unlisted field would be read as absent from every object.
+//! Each schema lists every field of its message, because an unlisted field would be read as absent from every object. Fields that
+//! are neither read nor written are opaque: reading or writing them is an error.
 
 mod container;
 mod event;

@@ -37,7 +37,7 @@ pub(crate) const JSON_TEXT: &str = "$nonet::JsonText";
 /// Name of the member with which a protobuf serializer gets encoded fields of the message.
 pub(super) const RAW_FIELDS: &str = "$nonet::RawFields";
 
-/// A message, or some of its fields, exactly as received: protobuf bytes or the text of a JSON object. Cheap to clone.
+/// A received message, or some of its fields, undecoded: protobuf bytes or the text of a JSON object. Cheap to clone.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RawMessage(Repr);
 

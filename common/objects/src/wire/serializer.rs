@@ -4,10 +4,7 @@ use std::fmt::{self, Display, Write as _};
 
 use jiff::Timestamp;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
-use serde::ser::{
-    Impossible, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeTuple, SerializeTupleStruct,
-    Serializer,
-};
+use serde::ser::{Impossible, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeTuple, Serializer};
 
 use super::{
     Error,
@@ -180,7 +177,7 @@ impl<'a> Serializer for ValueSerializer<'a> {
     type Error = Error;
     type SerializeSeq = ListWriter<'a>;
     type SerializeTuple = ListWriter<'a>;
-    type SerializeTupleStruct = ListWriter<'a>;
+    type SerializeTupleStruct = Impossible<(), Error>;
     type SerializeTupleVariant = Impossible<(), Error>;
     type SerializeMap = ObjectWriter<'a>;
     type SerializeStruct = ObjectWriter<'a>;
@@ -328,8 +325,8 @@ impl<'a> Serializer for ValueSerializer<'a> {
         self.list()
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<ListWriter<'a>, Error> {
-        self.list()
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Self::SerializeTupleStruct, Error> {
+        Err(self.wrong("a tuple"))
     }
 
     fn serialize_tuple_variant(
@@ -412,19 +409,6 @@ impl SerializeTuple for ListWriter<'_> {
     }
 }
 
-impl SerializeTupleStruct for ListWriter<'_> {
-    type Ok = ();
-    type Error = Error;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        self.write_item(value)
-    }
-
-    fn end(self) -> Result<(), Error> {
-        Ok(())
-    }
-}
-
 /// What a JSON object is in protobuf.
 #[derive(Clone, Copy)]
 enum Shape {
@@ -449,7 +433,7 @@ enum Entry {
     UnknownFields,
     /// A field, and the inlined message that contains it.
     Field(&'static FieldSchema, Option<&'static FieldSchema>),
-    /// A pair in a map, with the position of its content.
+    /// A pair in a map. The content of the pair begins at this position of the output.
     Pair(usize),
 }
 

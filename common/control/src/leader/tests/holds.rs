@@ -191,6 +191,19 @@ async fn a_release_that_is_put_back_makes_no_second_writer() {
     }
 }
 
+/// A standby that has learned of the leader from its watch alone for an hour reports the hold. COMMON-109.
+#[tokio::test(start_paused = true)]
+async fn an_idle_standby_reports_a_hold_that_its_watch_shows() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let b = installed(&server, 1);
+    advance_time(Duration::from_hours(1)).await;
+    set_holder(&server, HAND_OVER_HOLDER_IDENTITY);
+    advance_time(SECOND).await;
+    assert_eq!(gauges(&b), [true, true]);
+}
+
 /// A replica that lost the API server does not say that the Lease is held when it no longer knows. COMMON-109.
 #[tokio::test(start_paused = true)]
 async fn the_gauges_of_a_hold_need_contact_to_the_server() {

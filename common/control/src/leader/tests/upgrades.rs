@@ -47,7 +47,7 @@ impl Container {
             let (server, starts) = (server.clone(), Arc::clone(&starts));
             move || {
                 let n = starts.fetch_add(1, Ordering::Relaxed);
-                // A container that replaces another one has identities of its own.
+                // No two containers share an identity, even if one replaces the other.
                 let written = server.state.lock().version;
                 let settings = settings_of(version, &format!("{version}/{who}/{n}/{written}"));
                 Arc::new(start(&server, who, 0, settings, || true))

@@ -1,4 +1,4 @@
-//! Bodies and raw parts: what is written is read back, in both formats, and what cannot be written is an error.
+//! Bodies and raw parts are read back as they were written, in both formats. A body that cannot be written is an error.
 
 use std::collections::BTreeMap;
 
