@@ -278,13 +278,16 @@ impl Election {
     /// without it, the attempt has to read the Lease.
     fn process_event(&mut self, watch: &LeaseWatch) -> ControlFlow<Option<LeaseObject>> {
         let (lease, seen_at) = match watch.take_event() {
-            // An older Lease at the beginning of a watch shows that the server has lost changes, which the attempt reports.
-            Some(LeaseEvent::Opened(lease, _))
-                if lease.version().is_known() && lease.version() < self.last_lease_version =>
+            // If a watch that was requested after the last answer begins with an older Lease, the server has lost changes. The
+            // attempt reports that.
+            Some(LeaseEvent::Opened { lease, requested_at, .. })
+                if lease.version().is_known()
+                    && lease.version() < self.last_lease_version
+                    && requested_at >= self.last_answer_at =>
             {
                 return ControlFlow::Break(Some(lease));
             }
-            Some(LeaseEvent::Opened(lease, seen_at) | LeaseEvent::Changed(lease, seen_at)) => (lease, seen_at),
+            Some(LeaseEvent::Opened { lease, seen_at, .. } | LeaseEvent::Changed(lease, seen_at)) => (lease, seen_at),
             Some(LeaseEvent::Deleted) => return ControlFlow::Break(None),
             // Only the state of the connection has changed.
             None => return ControlFlow::Continue(()),

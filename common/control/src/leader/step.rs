@@ -345,7 +345,12 @@ impl ElectionAttempt {
             }
             (ExpectedReply::Lease, ElectionReply::Lease(lease)) if self.has_write_failed => {
                 memory.record_read(&lease, now.instant);
-                ControlFlow::Break(AttemptOutcome::HeldByOther { holder: lease.record.holder_identity })
+                let holder = lease.record.holder_identity;
+                ControlFlow::Break(if holder == memory.identity {
+                    AttemptOutcome::Failed { failure: "the lease was read, but could not be written".to_owned() }
+                } else {
+                    AttemptOutcome::HeldByOther { holder }
+                })
             }
             (ExpectedReply::Lease, ElectionReply::NotFound(_)) => {
                 // The Lease may have been deleted. Its leader then creates the Lease again, and may write until it notices the

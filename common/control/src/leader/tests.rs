@@ -58,6 +58,10 @@ struct ServerState {
     mute: [bool; CLIENTS],
     /// The delay of each client's answers after its requests took effect.
     slow: [Duration; CLIENTS],
+    /// Clients whose writes do not arrive.
+    cannot_write: [bool; CLIENTS],
+    /// The delay of each event of a watch.
+    slow_watch: Duration,
     watch_forbidden: bool,
     /// If set, the server refuses every watch: `Retry-After` in seconds, and the count of refused watches so far.
     watch_busy: Option<(u64, usize)>,
@@ -100,6 +104,9 @@ impl Server {
         if query.contains("watch=true") {
             return Ok(self.watch(who));
         }
+        if self.state.lock().cannot_write[who] && parts.method != Method::GET {
+            return Err(broken());
+        }
         let answer = self.apply(who, &parts.method, &body);
         let slow = self.state.lock().slow[who];
         tokio::time::sleep(slow).await;
@@ -118,7 +125,7 @@ impl Server {
             return status(403, "Forbidden");
         }
         let first = state.lease.clone().map(|lease| json!({"type": "ADDED", "object": lease}));
-        let server = self.clone();
+        let (server, delay) = (self.clone(), state.slow_watch);
         // The connection of a client that is cut off breaks.
         let changes = futures::stream::unfold(self.changes.subscribe(), move |mut changes| {
             let server = server.clone();
@@ -136,6 +143,10 @@ impl Server {
         });
         let lines = futures::stream::iter(first.map(Ok))
             .chain(changes)
+            .then(move |event| async move {
+                tokio::time::sleep(delay).await;
+                event
+            })
             .map(|event| event.map(|event| Frame::data(Bytes::from(format!("{event}\n")))));
         Response::new(StreamBody::new(lines).boxed_unsync())
     }
@@ -600,6 +611,41 @@ async fn a_leader_that_was_paused_resumes_with_a_closed_gate_and_leads_on_if_its
         assert_eq!(leaders, 1);
         advance_time(SECOND * 30).await;
         assert_eq!(a.gate.is_leading(), may_write);
+    }
+}
+
+/// COMMON-43.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_opens_after_the_take_over_shows_an_older_lease_and_changes_nothing() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    a.stop.release_lease();
+    assert_eq!(a.task.await.unwrap(), ElectionOutcome::Released);
+    server.state.lock().slow_watch = SECOND / 10;
+    let b = candidate(&server, 1, 0);
+    wait_open(&b).await;
+    let requests = server.state.lock().requests;
+    advance_time(SECOND * 5).await;
+    assert!(b.status.is_leading());
+    assert_eq!(server.state.lock().requests - requests, 0);
+}
+
+/// COMMON-44.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_can_read_but_not_write_its_lease_tries_until_its_deadline() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    for (failing, lost) in [(SECOND * 5, false), (SECOND * 25, true)] {
+        // The next renewal fails.
+        advance_time(SECOND * 40).await;
+        server.state.lock().cannot_write[0] = true;
+        let permitted = tokio::time::timeout(failing, a.gate.wait_for_permission()).await;
+        assert!(!permitted.is_ok_and(|permit| permit.is_some()), "no write without a renewal");
+        server.state.lock().cannot_write[0] = false;
+        advance_time(SECOND * 3).await;
+        assert_eq!(a.task.is_finished(), lost, "{failing:?}");
     }
 }
 

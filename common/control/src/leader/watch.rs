@@ -35,8 +35,8 @@ pub(super) struct LeaseWatch {
 /// The latest observation of the watch.
 #[derive(Clone, Debug)]
 pub(super) enum LeaseEvent {
-    /// The Lease with which a watch began: its present state.
-    Opened(LeaseObject, Instant),
+    /// The Lease with which a watch began: its state at some time after the watch was requested.
+    Opened { lease: LeaseObject, requested_at: Instant, seen_at: Instant },
     /// The changed Lease, and when the watch delivered it.
     Changed(LeaseObject, Instant),
     /// The Lease does not exist any more.
@@ -126,6 +126,7 @@ async fn watch_lease_once(
         #[serde(borrow)]
         object: &'a RawValue,
     }
+    let requested_at = api.clock().monotonic_now();
     let timeout = api.clock().jitter(WATCH_DURATION, 1.0).as_secs();
     // Without a `resourceVersion` the watch begins with the current Lease.
     let query = format!("watch=true&fieldSelector=metadata.name%3D{}&timeoutSeconds={timeout}", settings.name);
@@ -152,7 +153,7 @@ async fn watch_lease_once(
             state.deleted_lease_expires_at = lease.record.is_led().then(|| now + duration);
             state.event = Some(LeaseEvent::Deleted);
         } else if is_first {
-            state.event = Some(LeaseEvent::Opened(lease, now));
+            state.event = Some(LeaseEvent::Opened { lease, requested_at, seen_at: now });
         } else {
             state.event = Some(LeaseEvent::Changed(lease, now));
         }
