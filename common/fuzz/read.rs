@@ -7,8 +7,14 @@ use common::{
     meta::{MapEdits, Meta, ReplaceableMeta},
     object::EncodedObject,
     pods::Pod,
-    wire::{EncodedList, Envelope, WatchEvent, decode_message, encode_message, messages::OBJECT_META},
+    template::Template,
+    wire::{
+        EncodedList, Envelope, RawMessage, WatchEvent, decode_message, encode_message,
+        messages::{OBJECT_META, POD, POD_TEMPLATE_SPEC},
+    },
 };
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Reads `bytes` as an envelope, an event of a watch, a list and an object. Must not panic for any input.
 pub(crate) fn decode_in_every_form(bytes: &[u8]) {
@@ -24,6 +30,26 @@ pub(crate) fn decode_in_every_form(bytes: &[u8]) {
         }
     }
     object(bytes);
+    template(bytes);
+}
+
+/// Reads a Pod template, and sends its spec in a new Pod, as controllers do.
+fn template(message: &[u8]) {
+    #[derive(Serialize, Deserialize)]
+    struct NewPod<Spec> {
+        spec: Option<Spec>,
+    }
+    let Ok(template) = decode_message::<Template>(&POD_TEMPLATE_SPEC, message) else { return };
+    if template.validation_error().is_some() {
+        return;
+    }
+    let received = template.parse_value();
+    let edited = template.with_label("edited", "yes");
+    assert_eq!(edited.labels().get("edited"), Some("yes"));
+    assert_eq!(edited.parse_value().get("spec"), received.get("spec"));
+    let body = NewPod::<RawMessage> { spec: template.spec() };
+    let sent = encode_message(&POD, &body).and_then(|sent| decode_message::<NewPod<Value>>(&POD, &sent));
+    assert!(sent.is_ok_and(|sent| sent.spec.as_ref() == received.get("spec")));
 }
 
 fn object(message: &[u8]) {
