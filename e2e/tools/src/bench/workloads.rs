@@ -108,6 +108,9 @@ async fn one_deployment(stage: &mut Stage<'_>) -> Result<()> {
 /// The durations of the phases idle and rest: two and three renewals of each node's Lease.
 const IDLE: Duration = Duration::from_secs(20);
 const REST: Duration = Duration::from_secs(30);
+/// Pause before the phase rest. After it, work of the start is over: searches for a second writer, and Events that wait for the
+/// rate limit of their recorder.
+const SETTLING: Duration = Duration::from_secs(90);
 /// One node, and one more for each multiple of this number of nodes, is lost during the day.
 const LOST: usize = 100;
 /// The resources that are deleted at the end, in this order.
@@ -144,6 +147,7 @@ async fn cluster(stage: &mut Stage<'_>) -> Result<()> {
     stage.reached("settled");
     stage.finish(pods).await?;
 
+    stage.sleep(SETTLING).await;
     stage.begin("rest").await?;
     stage.measure_memory(|memory| &mut memory.rest).await;
     stage.sleep(REST).await;
