@@ -14,7 +14,6 @@ use common::{
     },
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// Reads `bytes` as an envelope, an event of a watch, a list and an object. Must not panic for any input.
 pub(crate) fn decode_in_every_form(bytes: &[u8]) {
@@ -43,13 +42,13 @@ fn template(message: &[u8]) {
     if template.validation_error().is_some() {
         return;
     }
-    let received = template.parse_value();
     let edited = template.with_label("edited", "yes");
     assert_eq!(edited.labels().get("edited"), Some("yes"));
-    assert_eq!(edited.parse_value().get("spec"), received.get("spec"));
-    let body = NewPod::<RawMessage> { spec: template.spec() };
-    let sent = encode_message(&POD, &body).and_then(|sent| decode_message::<NewPod<Value>>(&POD, &sent));
-    assert!(sent.is_ok_and(|sent| sent.spec.as_ref() == received.get("spec")));
+    // Byte by byte, because unknown fields are absent from decoded values.
+    assert_eq!(edited.spec(), template.spec());
+    let body = NewPod { spec: template.spec() };
+    let sent = encode_message(&POD, &body).and_then(|sent| decode_message::<NewPod<RawMessage>>(&POD, &sent));
+    assert!(sent.is_ok_and(|sent| sent.spec == body.spec));
 }
 
 fn object(message: &[u8]) {

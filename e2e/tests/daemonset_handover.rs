@@ -198,6 +198,15 @@ async fn stored(c: &Context, name: &str) -> Result<String, Failure> {
     Ok(from.zip(to).map(|(from, to)| text[from..to].to_owned()).unwrap_or_default())
 }
 
+/// The fields that the controllers own, by subresource. The UID of the owner is a part of a field's name.
+fn owned_fields(meta: &Value) -> String {
+    let entries = meta["managedFields"].as_array().map_or(&[][..], Vec::as_slice);
+    let ours = entries.iter().filter(|entry| entry["manager"] == "kube-controller-manager");
+    let owned: BTreeSet<_> = ours.map(|entry| format!("{} {}", entry["subresource"], entry["fieldsV1"])).collect();
+    let owner = meta["ownerReferences"][0]["uid"].as_str().unwrap_or("no owner");
+    format!("{owned:?}").replace(owner, "UID")
+}
+
 /// Everything that a controller has written, without what is of the moment.
 async fn written(c: &Context) -> Result<BTreeSet<String>, Failure> {
     let mut out = BTreeSet::new();
@@ -207,17 +216,19 @@ async fn written(c: &Context) -> Result<BTreeSet<String>, Failure> {
         assert!(data.len() > 100, "{name}: {data}");
         let meta = revision["metadata"].take();
         let owner = &meta["ownerReferences"][0];
+        let owned = owned_fields(&meta);
         let kept = [&meta["labels"], &meta["annotations"], &owner["name"], &owner["blockOwnerDeletion"]];
-        out.insert(format!("{name} {} {} {data}", json!(kept), revision["revision"]));
+        out.insert(format!("{name} {} {} {data} {owned}", json!(kept), revision["revision"]));
     }
     for pod in c.list(PODS).await? {
         let (meta, spec) = (&pod["metadata"], &pod["spec"]);
         let owner = &meta["ownerReferences"][0];
         let kept = [&meta["generateName"], &meta["labels"], &meta["annotations"], &owner["name"], &owner["controller"]];
-        out.insert(format!("{} {spec}", json!(kept)));
+        let owned = owned_fields(meta);
+        out.insert(format!("{} {spec} {owned}", json!(kept)));
     }
     for set in c.list(DAEMON_SETS).await? {
-        out.insert(format!("{} {}", set["metadata"]["name"], set["status"]));
+        out.insert(format!("{} {} {}", set["metadata"]["name"], set["status"], owned_fields(&set["metadata"])));
     }
     Ok(out)
 }

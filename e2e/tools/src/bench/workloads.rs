@@ -108,7 +108,7 @@ async fn one_deployment(stage: &mut Stage<'_>) -> Result<()> {
 /// The durations of the phases idle and rest: two and three renewals of each node's Lease.
 const IDLE: Duration = Duration::from_secs(20);
 const REST: Duration = Duration::from_secs(30);
-/// Pause before the phase rest. After it, work of the start is over: searches for a second writer, and Events that wait for the
+/// The duration of the phase settle, in which work of the start ends: searches for a second writer, and Events that wait for the
 /// rate limit of their recorder.
 const SETTLING: Duration = Duration::from_secs(90);
 /// One node, and one more for each multiple of this number of nodes, is lost during the day.
@@ -147,7 +147,11 @@ async fn cluster(stage: &mut Stage<'_>) -> Result<()> {
     stage.reached("settled");
     stage.finish(pods).await?;
 
+    stage.begin("settle").await?;
     stage.sleep(SETTLING).await;
+    stage.reached("over");
+    stage.finish(1).await?;
+
     stage.begin("rest").await?;
     stage.measure_memory(|memory| &mut memory.rest).await;
     stage.sleep(REST).await;
