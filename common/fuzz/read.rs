@@ -43,6 +43,10 @@ fn template(message: &[u8]) {
         return;
     }
     let edited = template.with_label("edited", "yes");
+    // No server repeats a field of a map in several places.
+    if edited.validation_error().is_some() {
+        return;
+    }
     assert_eq!(edited.labels().get("edited"), Some("yes"));
     // Byte by byte, because unknown fields are absent from decoded values.
     assert_eq!(edited.spec(), template.spec());

@@ -224,7 +224,7 @@ async fn written(c: &Context) -> Result<BTreeSet<String>, Failure> {
         let (meta, spec) = (&pod["metadata"], &pod["spec"]);
         let owner = &meta["ownerReferences"][0];
         let kept = [&meta["generateName"], &meta["labels"], &meta["annotations"], &owner["name"], &owner["controller"]];
-        let owned = owned_fields(meta);
+        let owned = owned_fields(meta).replace(pod["status"]["podIP"].as_str().unwrap_or("no address"), "IP");
         out.insert(format!("{} {spec} {owned}", json!(kept)));
     }
     for set in c.list(DAEMON_SETS).await? {

@@ -50,16 +50,14 @@ impl Template {
     pub fn new(raw: RawMessage) -> Self {
         match validate(&raw) {
             Ok((digest, labels)) => Self { raw: Some(raw), digest, labels, problem: None },
-            Err(error) => {
-                let digest = digest::invalid_digest(&raw);
-                Self {
-                    raw: Some(raw),
-                    digest,
-                    labels: Labels::empty(),
-                    problem: Some(format!("Pod template cannot be read: {error}").into()),
-                }
-            }
+            Err(error) => Self::unreadable(raw, &error),
         }
+    }
+
+    fn unreadable(raw: RawMessage, error: &wire::Error) -> Self {
+        let digest = digest::invalid_digest(&raw);
+        let problem = Some(format!("Pod template cannot be read: {error}").into());
+        Self { raw: Some(raw), digest, labels: Labels::empty(), problem }
     }
 
     /// Reads a value as a template in JSON. A value that is not an object becomes a missing template.
@@ -122,7 +120,7 @@ impl Template {
     }
 
     /// Returns a copy with the label `key` set to `value`; an unchanged copy if the template has a
-    /// [`Template::validation_error`].
+    /// [`Template::validation_error`]. A template that cannot be edited becomes one with such an error.
     #[must_use]
     pub fn with_label(&self, key: &str, value: &str) -> Self {
         #[derive(Serialize)]
@@ -137,7 +135,8 @@ impl Template {
             metadata: MetadataReplacement::new(&metadata).with_label_edits(MapEdits::from([(key, Some(value))])),
             others: raw.fields_without(&POD_TEMPLATE_SPEC, &["metadata"]),
         };
-        raw.encode_in_same_format(&POD_TEMPLATE_SPEC, &labelled).map_or_else(|_| self.clone(), Self::new)
+        let encoded = raw.encode_in_same_format(&POD_TEMPLATE_SPEC, &labelled);
+        encoded.map_or_else(|error| Self::unreadable(raw.clone(), &error), Self::new)
     }
 
     /// Computes the hash in the name of a `ReplicaSet` (or a `DaemonSet`'s revision) of this template.
