@@ -136,10 +136,10 @@
 //!
 //! | crate | modules |
 //! | --- | --- |
-//! | `objects`: what objects mean | [`meta`], [`object`] decoding, [`head`] (the part read first), [`wire`] (protobuf), [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`taints`], [`json`], [`intern`] (shared strings), [`map`], [`parsed`] texts, [`duration`] in Go's format |
+//! | `objects`: what objects mean | [`meta`], [`object`] decoding, [`partial_object`] for objects of any kind, [`head`] (the part read first), [`wire`] (protobuf), [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`taints`], [`json`], [`intern`] (shared strings), [`map`], [`parsed`] texts, [`duration`] in Go's format |
 //! | `platform`: the process and its machine | [`clock`] for time and randomness, [`watched`] values, [`process::pace`] of wake-ups, [`metrics`], [`process::panics`], [`process::version`] |
-//! | `client`: the API server | [`process::client`] connections, [`api`] requests and error classes, [`gate`] for writes, [`informer`], [`store`], [`discovery`] of resources, [`selector_index`] (objects by selector), [`name_sorted_list`], [`succession`], [`consistency`], [`process::history`] (lost changes), [`events`], [`process::batch`] for slow start |
-//! | `control`: the loop | [`controller`] workers with a [`queue`], [`io`] of a sync, [`runtime`] (the dependencies of a loop), [`process::leader`] election, [`settings`], [`explain`] for `/debug/explain`, [`pod_creation_pauses`] |
+//! | `client`: the API server | [`process::client`] connections, [`api`] requests and error classes, [`gate`] for writes, [`informer`], [`store`], [`discovery`] of resources, [`selector_index`] (objects by selector), [`name_sorted_list`], [`succession`], [`consistency`], [`process::history`] (lost changes), [`ca_bundle`] (checks of certificate authorities), [`events`], [`process::batch`] for slow start |
+//! | `control`: the loop | [`controller`] workers with a [`queue`], [`io`] of a sync, [`runtime`] (the dependencies of a loop), [`process::leader`] election, [`settings`], [`explain`] for `/debug/explain`, [`pod_creation_pauses`], [`ca_bundle_file`] (certificate authorities to publish) |
 //! | `service`: the process | [`app`] from flags to drain, [`process::logging`], [`process::server`], [`second_writer`], [`process::built_in_flags`] |
 //!
 //! This crate knows no particular controller. Its only global state is the table of interned strings, the seed of the hash maps
@@ -149,12 +149,13 @@ pub mod prelude;
 pub mod process;
 
 pub use nonet_client::{
-    api, consistency, discovery, events, gate, informer, name_sorted_list, owners, selector_index, store, succession,
+    api, ca_bundle, consistency, discovery, events, gate, informer, name_sorted_list, owners, selector_index, store,
+    succession,
 };
-pub use nonet_control::{controller, explain, io, pod_creation_pauses, queue, runtime, settings};
+pub use nonet_control::{ca_bundle_file, controller, explain, io, pod_creation_pauses, queue, runtime, settings};
 pub use nonet_objects::{
-    conditions, duration, hash, head, intern, intstr, json, map, meta, object, parsed, pods, quantity, refs, revision,
-    selector, taints, template, wire,
+    conditions, duration, hash, head, intern, intstr, json, map, meta, object, parsed, partial_object, pods, quantity,
+    refs, revision, selector, taints, template, wire,
 };
 pub use nonet_platform::{clock, metrics, watched};
 pub use nonet_service::{app, second_writer};

@@ -20,14 +20,17 @@ target "image" {
   name = controller
   matrix = {
     controller = [
+      "clusterrole-controller",
       "cronjob-controller",
       "daemonset-controller",
       "deployment-controller",
       "endpointslice-controller",
       "gc-controller",
       "job-controller",
+      "namespace-controller",
       "node-lifecycle-controller",
       "replicaset-controller",
+      "serviceaccount-controller",
       "statefulset-controller",
     ]
   }

@@ -23,7 +23,7 @@ use e2e::{
     controllers,
     nodes::Nodes,
     rights::{self, Holder},
-    sandbox::{ADMIN, Right, Sandbox},
+    sandbox::{ADMIN, Operation, Right, Sandbox, Webhook},
 };
 use serde_json::{Value, json};
 use testkit::scene::program_options;
@@ -33,14 +33,20 @@ use crate::{
     world::{World, name},
 };
 
-/// The component whose gates job-controller has in the story.
-const GANG_SCHEDULING: &str = "deploy/components/gang-scheduling/kustomization.yaml";
+/// The components whose gates job-controller and serviceaccount-controller have in the story.
+const GATED: [&str; 2] = [
+    "deploy/components/gang-scheduling/kustomization.yaml",
+    "deploy/components/cluster-trust-bundle/kustomization.yaml",
+];
+/// The certificate authorities that serviceaccount-controller publishes.
+const ROOT_CA_FILE: &str = concat!("--root-ca-file=", env!("CARGO_MANIFEST_DIR"), "/../common/client/testdata/ca.crt");
 
 /// Rights that are asked for and not granted, by design. An entry that is not asked for fails the test, too.
-const REFUSED: [&str; 1] = [
-    // Without it, the arguments of kube-controller-manager are no evidence of a second writer. There is other evidence, and a
-    // controller of CronJobs need not read Pods.
+const REFUSED: [&str; 2] = [
+    // Without it, the arguments of kube-controller-manager are no evidence of a second writer. There is other evidence, and
+    // controllers of CronJobs and of ServiceAccounts need not read Pods.
     "cronjob-controller lacks: list pods",
+    "serviceaccount-controller lacks: list pods",
 ];
 
 /// A sandbox with nodes and all controllers, each under the identity it has with its manifests.
@@ -53,14 +59,16 @@ impl Story {
     /// With no rights but those of the roles, or with all rights and beside the shadows of all controllers.
     async fn new(is_enforced: bool) -> Self {
         let server = Sandbox::builder().rbac(is_enforced).record_rights(true).gate("GenericWorkload", true);
+        let server = server.gate("ClusterTrustBundle", true);
         let server = server.owner_references_permission_enforcement(true).restricted_endpoints_admission(true);
+        let server = server.without_namespace_controller();
         let mut world = World::new("shop", "2026-11-21T09:00:30Z", server).await;
         world.start_nodes(ADMIN, Nodes::builder().count(3)).await;
         let mut story = Self { world, running: Vec::new() };
         for definition in controllers::ALL {
             let (admin, user) = (story.world.sandbox.client(ADMIN), rights::identity(definition.name));
             rights::give(&admin, &story.world.clock, definition.name, Holder::default()).await.unwrap();
-            story.world.sandbox.grant(&user, rules_of_gangs(definition.name, "controller").into()).await.unwrap();
+            story.world.sandbox.grant(&user, rules_of_gates(definition.name, "controller").into()).await.unwrap();
             story.start(definition, &user, &["--lead-without-release"]);
             if !is_enforced {
                 story.start(definition, &shadow(definition.name), &["--shadow"]);
@@ -72,10 +80,13 @@ impl Story {
 
     /// Starts a controller as its process does. Its caches are filled by lists, as with servers without streaming lists.
     fn start(&mut self, definition: &'static ProgramDefinition, user: &str, flags: &[&str]) {
-        let of_gangs = "--feature-gates=GenericWorkload=true,WorkloadWithJob=true";
-        let of_gangs = (definition.name == "job-controller").then_some(of_gangs);
+        let of_one: &[&str] = match definition.name {
+            "job-controller" => &["--feature-gates=GenericWorkload=true,WorkloadWithJob=true"],
+            "serviceaccount-controller" => &["--feature-gates=ClusterTrustBundle=true", ROOT_CA_FILE],
+            _ => &[],
+        };
         let of_all = ["--feature-gates=WatchListClient=false"];
-        let flags: Vec<&str> = flags.iter().copied().chain(of_all).chain(of_gangs).collect();
+        let flags: Vec<&str> = [flags, &of_all, of_one].concat();
         let options = program_options(definition, &flags);
         self.running.push(start_loops(StartParameters {
             settings: Arc::new(options.settings),
@@ -120,12 +131,46 @@ impl Story {
         self.world.merge(resource, &children[0], json!({"metadata": {"labels": {"app": "other"}}})).await;
     }
 
+    /// What clusterrole-controller does: it fills a role that selects another one.
+    async fn aggregate_rules(&self) {
+        const GROUP: &str = "rbac.authorization.k8s.io/v1";
+        let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+        let source = json!({"metadata": {"labels": {"view": "yes"}}, "rules": rules});
+        let selectors = json!([{"matchLabels": {"view": "yes"}}]);
+        let view = json!({"aggregationRule": {"clusterRoleSelectors": selectors}});
+        for role in [object(GROUP, "ClusterRole", "source", source), object(GROUP, "ClusterRole", "view", view)] {
+            self.world.sandbox.create(role).await.unwrap();
+        }
+        self.pass().await;
+        let view = self.world.sandbox.get("clusterroles.rbac.authorization.k8s.io", None, "view").await.unwrap();
+        assert_eq!(view["rules"], rules, "the role is filled");
+    }
+
+    /// What serviceaccount-controller does besides creations: it repairs what it publishes, and deletes what is not its own.
+    async fn repair_bundles(&self) {
+        const TRUST_BUNDLES: &str = "clustertrustbundles.certificates.k8s.io";
+        let bundles = async || self.world.sandbox.list(TRUST_BUNDLES, None).await.unwrap();
+        self.world.merge("configmaps", "kube-root-ca.crt", json!({"data": {"ca.crt": "wrong"}})).await;
+        let [published] = &bundles().await[..] else { panic!("{:?}", bundles().await) };
+        let wrong = json!({"spec": {"trustBundle": "wrong"}});
+        self.world.sandbox.merge(TRUST_BUNDLES, None, name(published), None, wrong).await.unwrap();
+        let (group, spec) = ("certificates.k8s.io/v1beta1", json!({"spec": published["spec"]}));
+        let other = object(group, "ClusterTrustBundle", "kubernetes.io:kube-apiserver-serving:other", spec);
+        self.world.sandbox.create(other).await.unwrap();
+        self.pass().await;
+        let specs: Vec<Value> = bundles().await.into_iter().map(|bundle| bundle["spec"].clone()).collect();
+        assert_eq!(specs, [published["spec"].clone()], "the bundle is repaired");
+    }
+
     /// Everything that controllers do.
     async fn tell(&self) {
+        self.aggregate_rules().await;
+        self.repair_bundles().await;
         self.change_owners().await;
         self.change_workloads().await;
         self.delete_owners().await;
         self.lose_nodes().await;
+        self.delete_namespace().await;
     }
 
     /// Everything that controllers do with owner references.
@@ -227,6 +272,23 @@ impl Story {
         self.world.pass(600).await;
     }
 
+    /// Deletes a namespace with a protected object, because of which the others of its kind are deleted by name. NAMESPACE-46.
+    async fn delete_namespace(&self) {
+        let sandbox = &self.world.sandbox;
+        sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "old"}})).await.unwrap();
+        for name in ["free", "held"] {
+            let metadata = json!({"name": name, "namespace": "old"});
+            sandbox.create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})).await.unwrap();
+        }
+        let guard = Webhook::new("guard", Operation::Delete, "configmaps").namespace("old").object("held");
+        sandbox.webhooks().install(guard.denies(403, "it is protected"));
+        sandbox.delete("namespaces", None, "old").await.unwrap();
+        self.pass().await;
+        sandbox.webhooks().remove("guard");
+        self.pass().await;
+        assert_eq!(sandbox.get("namespaces", None, "old").await.unwrap_err().code, 404);
+    }
+
     /// Lets kube-controller-manager run, and record Events for every loop, at two times, so that leaders report it twice, and its
     /// end twice.
     async fn find_second_writers(&self) {
@@ -234,8 +296,12 @@ impl Story {
         let pod = json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "manager", "labels": {"component": "kube-controller-manager"}},
             "spec": {"containers": [{"name": "c", "image": "img:1", "command": ["kube-controller-manager"]}]}});
-        let components: BTreeSet<_> =
-            controllers::ALL.iter().flat_map(|c| c.loops).map(|l| l.event_component).collect();
+        let components: BTreeSet<_> = controllers::ALL
+            .iter()
+            .flat_map(|c| c.loops)
+            .map(|l| l.event_component)
+            .filter(|c| !c.is_empty())
+            .collect();
         for seconds in (0..2400).step_by(10) {
             let change = match seconds % 1200 {
                 0 => Some((http::Method::POST, pods.to_owned(), Some(&pod))),
@@ -272,7 +338,7 @@ impl Story {
                 (name.to_owned(), rights::identity(name), format!("deploy/controllers/{name}/rbac.yaml"));
             for ((holder, user, manifest), component) in [(of_controller, "controller"), (of_shadow, "shadow")] {
                 let mut roles = yaml(&manifest);
-                roles.push(json!({"kind": "ClusterRole", "rules": rules_of_gangs(name, component)}));
+                roles.push(json!({"kind": "ClusterRole", "rules": rules_of_gates(name, component)}));
                 let asked = &self.world.sandbox.rights_asked_by(&user) | of_reviews;
                 found.extend(differences(&granted(&roles), &asked).iter().map(|found| format!("{holder} {found}")));
             }
@@ -286,10 +352,10 @@ fn shadow(name: &str) -> String {
     format!("{}-shadow", rights::identity(name))
 }
 
-/// The rules that gang scheduling adds to the role of a controller or of its shadow.
-fn rules_of_gangs(name: &str, component: &str) -> Vec<Value> {
-    let kustomization = yaml(GANG_SCHEDULING).remove(0);
-    let patches = kustomization["patches"].as_array().unwrap().iter().filter(|patch| {
+/// The rules that the components with feature gates add to the role of a controller or of its shadow.
+fn rules_of_gates(name: &str, component: &str) -> Vec<Value> {
+    let patches = GATED.iter().flat_map(|path| yaml(path).remove(0)["patches"].as_array().unwrap().clone());
+    let patches = patches.filter(|patch| {
         let labels = patch["target"]["labelSelector"].as_str().unwrap_or_default();
         patch["target"]["name"] == format!("nonet:{name}") && labels.ends_with(&format!("={component}"))
     });
@@ -503,15 +569,20 @@ async fn a_controller_may_what_its_manifests_say_and_nothing_else() {
             async move { client.request_text(request).await }
         };
         let ask = |path: &str| send(http::Request::get(path));
-        // CronJobs are all about Jobs.
-        let pods = definition.name != "cronjob-controller";
-        ask(if pods { "/api/v1/pods" } else { "/apis/batch/v1/cronjobs" }).await.unwrap();
+        let path = match definition.name {
+            // CronJobs are all about Jobs.
+            "cronjob-controller" => "/apis/batch/v1/cronjobs",
+            "serviceaccount-controller" => "/api/v1/namespaces",
+            _ => "/api/v1/pods",
+        };
+        ask(path).await.unwrap();
         ask(&format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{}", definition.name))
             .await
             .map_or_else(|e| assert!(e.to_string().contains("not found"), "{e}"), drop);
-        // Every object may have an owner: the garbage collector reads all objects and creates none.
+        // Every object may have an owner and is in a namespace: these two read objects of all kinds and create none.
         let (secrets, post) = ("/api/v1/namespaces/default/secrets", http::Request::post);
-        let refused = if definition.name == "gc-controller" { send(post(secrets)) } else { ask(secrets) };
+        let reads_all = ["gc-controller", "namespace-controller"].contains(&definition.name);
+        let refused = if reads_all { send(post(secrets)) } else { ask(secrets) };
         let error = refused.await.unwrap_err().to_string();
         assert!(error.contains("forbidden"), "{}: {error}", definition.name);
     }

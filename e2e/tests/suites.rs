@@ -9,6 +9,8 @@ use std::process::ExitCode;
 
 use e2e::suite::run_all;
 
+#[path = "../../clusterrole-controller/tests/behaviour/scenes.rs"]
+mod clusterrole;
 #[path = "../../cronjob-controller/tests/behaviour/scenes.rs"]
 mod cronjob;
 #[path = "../../daemonset-controller/tests/behaviour/scenes.rs"]
@@ -30,6 +32,8 @@ mod job_handover;
 mod kubectl;
 #[path = "../../node-lifecycle-controller/tests/behaviour/scenes/lost_node.rs"]
 mod lost_node;
+#[path = "../../namespace-controller/tests/behaviour/scenes.rs"]
+mod namespace;
 #[path = "../../node-lifecycle-controller/tests/behaviour/scenes/node_lifecycle.rs"]
 mod node_lifecycle;
 mod nodes;
@@ -38,6 +42,8 @@ mod outage;
 mod pod_gc;
 #[path = "../../replicaset-controller/tests/behaviour/scenes.rs"]
 mod replicaset;
+#[path = "../../serviceaccount-controller/tests/behaviour/scenes.rs"]
+mod serviceaccount;
 #[path = "../../statefulset-controller/tests/behaviour/scenes.rs"]
 mod statefulset;
 #[path = "../../node-lifecycle-controller/tests/behaviour/scenes/taint_eviction.rs"]
@@ -55,13 +61,16 @@ fn main() -> ExitCode {
         job::suite(),
         node_lifecycle::suite(),
         replicaset::suite(),
+        clusterrole::suite(),
         daemonset::suite(),
         endpointslice::suite(),
         endpointslice_mirroring::suite(),
         gc_cascades::suite(),
         kubectl::suite(),
+        namespace::suite(),
         nodes::suite(),
         pod_gc::suite(),
+        serviceaccount::suite(),
         statefulset::suite(),
         taint_eviction::suite(),
     ])

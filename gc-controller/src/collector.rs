@@ -10,7 +10,7 @@ mod references;
 
 use std::sync::Arc;
 
-use common::prelude::*;
+use common::{partial_object::PartialObject, prelude::*};
 use jiff::Timestamp;
 
 use self::decide::{KindState, OwnerWithState, Plan, Snapshot};
@@ -18,7 +18,6 @@ use crate::{
     graph::{FOREGROUND_FINALIZER, Kind, OwnerState},
     key::ObjectKey,
     monitors::Monitors,
-    objects::PartialObject,
     parked::QueueId,
     place::{LiveReadResult, ObjectLocation, event_reference},
 };

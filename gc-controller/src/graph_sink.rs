@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use common::{
     informer::{ObjectHead, Sink},
+    partial_object::PartialObject,
     prelude::*,
     store::CacheEntry,
 };
@@ -15,7 +16,6 @@ use parking_lot::Mutex;
 use crate::{
     collection::CollectorState,
     graph::{ListedObjects, MonitorId},
-    objects::PartialObject,
 };
 
 pub(crate) struct GraphSink {

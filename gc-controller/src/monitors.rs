@@ -13,6 +13,7 @@ use common::{
     api::Api,
     discovery::DiscoveredInformers,
     informer::{InformerConfig, InformerStatus, SinkInformer},
+    partial_object::PartialObject,
     prelude::*,
     succession::LeadershipStart,
     watched as watch,
@@ -31,7 +32,6 @@ use crate::{
     graph::Kind,
     graph_sink::GraphSink,
     key::ObjectKey,
-    objects::PartialObject,
     parked::{QueueId, WaitCondition},
 };
 

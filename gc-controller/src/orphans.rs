@@ -16,7 +16,7 @@ use crate::{
     parked::{QueueId, WaitCondition},
     place::{
         LiveReadResult, MAX_WRITE_ATTEMPTS, ObjectLocation, REFERENCE_CHANGE_ACTIVITY, event_reference,
-        is_object_absent, is_unsupported_patch, report_denied_reference_change, unserved_kind_error,
+        is_unsupported_patch, report_denied_reference_change, unserved_kind_error,
     },
 };
 
@@ -126,7 +126,7 @@ async fn release_dependent(location: &ObjectLocation, owner: &Uid, io: Io<'_, Or
     };
     match io.send(request(PatchFormat::Strategic, Some(object), body)).await {
         Ok(_) => return Ok(()),
-        Err(refusal) if is_object_absent(&refusal) => return Ok(()),
+        Err(refusal) if refusal.error.is_object_absent() => return Ok(()),
         // The UID belongs to another object, the kind does not support the patch, or an old server requires the removed
         // references to be present. A read of the live object shows which of these is true.
         Err(refusal) if is_unsupported_patch(&refusal) || refusal.error.is_invalid() || refusal.error.is_conflict() => {
@@ -146,7 +146,7 @@ async fn release_dependent(location: &ObjectLocation, owner: &Uid, io: Io<'_, Or
         });
         match io.send(request(PatchFormat::Merge, None, body)).await {
             Err(refusal) if refusal.error.is_conflict() => {}
-            Err(refusal) if !is_object_absent(&refusal) => {
+            Err(refusal) if !refusal.error.is_object_absent() => {
                 return Err(location.refusal_error(REFERENCE_CHANGE_ACTIVITY, &refusal));
             }
             Ok(_) | Err(_) => return Ok(()),

@@ -7,13 +7,11 @@ use std::sync::Arc;
 use common::{
     api::{self, PatchFormat},
     object::is_valid_object_name,
+    partial_object::PartialObject,
     prelude::*,
 };
 
-use crate::{
-    graph::{Identity, Kind},
-    objects::PartialObject,
-};
+use crate::graph::{Identity, Kind};
 
 /// Maximum number of attempts in one sync to change or delete an object that other clients change before each attempt.
 pub(crate) const MAX_WRITE_ATTEMPTS: u32 = 4;
@@ -70,12 +68,14 @@ impl ObjectLocation {
         let request = Request::get_metadata(self.resource.clone(), &self.namespace, &self.name);
         match io.send_and_decode::<PartialObject>(request.with_reason(why)).await {
             Ok(None) => Ok(LiveReadResult::AsExpected),
-            Ok(Some(PartialObject { metadata })) if metadata.uid == self.uid => Ok(LiveReadResult::Existing(metadata)),
+            Ok(Some(PartialObject { metadata, .. })) if metadata.uid == self.uid => {
+                Ok(LiveReadResult::Existing(metadata))
+            }
             Ok(Some(_)) => {
                 io.explain_deviation(format!("{} is another object", self.describe()));
                 Ok(LiveReadResult::Absent)
             }
-            Err(refusal) if is_object_absent(&refusal) => Ok(LiveReadResult::Absent),
+            Err(refusal) if refusal.error.is_object_absent() => Ok(LiveReadResult::Absent),
             Err(refusal) => Err(self.refusal_error("reading", &refusal)),
         }
     }
@@ -120,15 +120,6 @@ pub(crate) fn report_denied_reference_change<C: Sync>(error: &SyncError, io: Io<
 
 pub(crate) fn unserved_kind_error(kind: &Kind) -> SyncError {
     SyncError::new(SyncErrorClass::Unserved, format!("kind {} of {} is not served", kind.kind, kind.api_version))
-}
-
-/// Whether the server answered that no object has this name.
-///
-/// The server also answers 404 for a path that it does not serve, for example while a CustomResourceDefinition is added or
-/// removed.
-pub(crate) fn is_object_absent(refusal: &Refusal) -> bool {
-    matches!(&*refusal.error, api::Error::Status(status)
-        if status.reason == "NotFound" && !status.message.starts_with("the server could not find the requested resource"))
 }
 
 /// Whether the server answered 415, because it does not accept the format of the patch.

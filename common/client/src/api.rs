@@ -324,7 +324,8 @@ impl Api {
                 Ok(answered) => break Ok(answered),
                 Err(error) => error,
             };
-            let Some(wait) = error.retry_after().filter(|_| attempt < MAX_RETRIES) else { break Err(error) };
+            let is_repeated = attempt < MAX_RETRIES && (call.is_repeated_if_unavailable || !error.is_unavailable());
+            let Some(wait) = error.retry_after().filter(|_| is_repeated) else { break Err(error) };
             attempt += 1;
             if !self.wait(wait, call.write_target.is_some()).await {
                 break Err(error);

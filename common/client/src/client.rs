@@ -14,12 +14,13 @@ use std::{
     sync::Arc,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use kube::{
     Config,
     client::{Body, ConfigExt as _},
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{Cluster, KubeConfigOptions, Kubeconfig},
 };
 use tower::{BoxError, Service, ServiceBuilder, service_fn};
 
@@ -91,12 +92,30 @@ async fn from_file(path: &Path) -> Result<Config, BoxError> {
     Ok(config)
 }
 
+/// Reads the certificate authority of the current cluster of a kubeconfig: its data, or the file that it names.
+pub fn read_authority(path: &Path) -> Result<Vec<u8>, Error> {
+    let failed = |error: &dyn fmt::Display| {
+        Error(format!("cannot use kubeconfig {}: {error}", path.display()).replace('\n', " "))
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| failed(&error))?;
+    if let Some(file) = authority_file(&kubeconfig) {
+        return std::fs::read(&file).map_err(|error| Error(format!("cannot read {}: {error}", file.display())));
+    }
+    let data = current_cluster(&kubeconfig).and_then(|cluster| cluster.certificate_authority_data.as_deref());
+    let data = data.filter(|data| !data.is_empty()).ok_or_else(|| failed(&"it has no certificate authority"))?;
+    STANDARD.decode(data).map_err(|error| failed(&error))
+}
+
+fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&Cluster> {
+    let name = kubeconfig.current_context.as_deref()?;
+    let context = kubeconfig.contexts.iter().find(|context| context.name == name)?.context.as_ref()?;
+    kubeconfig.clusters.iter().find(|cluster| cluster.name == context.cluster)?.cluster.as_ref()
+}
+
 /// Returns the file with the certificate authority of the current cluster; `None` if the kubeconfig contains the certificates
 /// as data.
 fn authority_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
-    let name = kubeconfig.current_context.as_deref()?;
-    let context = kubeconfig.contexts.iter().find(|context| context.name == name)?.context.as_ref()?;
-    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == context.cluster)?.cluster.as_ref()?;
+    let cluster = current_cluster(kubeconfig)?;
     let file = cluster.certificate_authority.as_deref().filter(|file| !file.is_empty())?;
     cluster.certificate_authority_data.as_ref().is_none_or(String::is_empty).then(|| file.into())
 }
@@ -255,8 +274,17 @@ mod tests {
             );
             let path = directory.join("kubeconfig");
             std::fs::write(&path, text).unwrap();
-            let config = load_config(&ApiServerOptions { kubeconfig: Some(path), master: None }).await.unwrap();
-            assert_eq!(config.root_cert_file, followed, "{authority}");
+            let options = ApiServerOptions { kubeconfig: Some(path.clone()), master: None };
+            assert_eq!(load_config(&options).await.unwrap().root_cert_file, followed, "{authority}");
+            assert_eq!(read_authority(&path).unwrap(), certificate.as_bytes(), "{authority}");
+        }
+        let path = directory.join("kubeconfig");
+        for (text, expected) in
+            [("apiVersion: v1", "kubeconfig: it has no certificate authority"), ("][", "cannot use kubeconfig")]
+        {
+            std::fs::write(&path, text).unwrap();
+            let error = read_authority(&path).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error:?} lacks {expected:?}");
         }
         std::fs::remove_dir_all(directory).unwrap();
     }

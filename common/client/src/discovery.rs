@@ -24,7 +24,7 @@ pub use informers::{DiscoveredInformers, InformerChanges};
 
 /// `Accept` header of aggregated discovery: one answer describes all resources below `/api` or `/apis`. Every supported server
 /// version has this format.
-const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+pub const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// A resource in one version, and the requests that the server accepts for it.
 #[derive(Clone, Debug, PartialEq, Eq)]

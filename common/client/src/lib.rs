@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod batch;
+pub mod ca_bundle;
 pub mod client;
 pub mod consistency;
 pub mod discovery;

@@ -146,6 +146,21 @@ pub trait SyncPlan {
     }
 }
 
+/// A plan that consists of its texts, because all that a sync does follows from answers.
+impl SyncPlan for Explanation {
+    fn situation(&self) -> String {
+        self.situation.clone()
+    }
+
+    fn wait_reasons(&self) -> Vec<String> {
+        self.waiting.clone()
+    }
+
+    fn actions(&self) -> Vec<String> {
+        self.actions.clone()
+    }
+}
+
 /// The logic of one control loop.
 ///
 /// # Flow
@@ -216,6 +231,10 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// The loop calls this method before [`Controller::act`], and also in shadow mode. It must not write or record
     /// Events, but may start an informer.
     fn record_plan(&self, _: &Self::Snapshot, _: &Self::Plan) {}
+    /// Checks what the loop needs besides its caches, such as a file, for the readiness of the process. The error is one line.
+    fn check_ready(&self) -> Result<(), String> {
+        Ok(())
+    }
     /// Cleans up the controller's memory after a sync, whether the sync succeeded or failed. Does nothing by default.
     fn after_sync(&self, _: &Self::Snapshot) {}
 }

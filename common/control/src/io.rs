@@ -14,6 +14,7 @@ mod claim;
 mod group;
 mod outcome;
 mod own_writes;
+mod pages;
 mod pods;
 mod request;
 mod revisions;
@@ -28,6 +29,7 @@ pub use body::RequestBody;
 pub use claim::{ChildClaim, ChildClaimResults};
 pub use group::GroupConcurrency;
 pub use outcome::{Requeue, RetryPolicy, SyncError, SyncErrorClass};
+pub use pages::CollectionPages;
 pub use pods::{create_pod, create_pod_with_answer, delete_pod};
 pub use request::{AnswerMetadata, ObjectRole, Precondition, Refusal, RefusalClass, Request, Verb};
 pub use revisions::{

@@ -4,9 +4,11 @@ use std::{
     any::{Any, TypeId},
     collections::BTreeMap,
     sync::{Arc, OnceLock, Weak},
+    time::Duration,
 };
 
 use futures::future::BoxFuture;
+use nonet_client::discovery::DiscoveredResources;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -17,12 +19,12 @@ use crate::{
     events::EventRecorder,
     gate::WriteGate,
     informer::{
-        self, AnyInformer, CacheEventHandler, Informer, LabelFilteredInformer, SharedInformer, SinkInformer,
-        StoreAndHandlers,
+        self, AnyInformer, CacheEventHandler, Informer, InformerConfig, LabelFilteredInformer, SharedInformer,
+        SinkInformer, StoreAndHandlers,
     },
     io::SyncCallbacks,
     metrics::Metrics,
-    object::Object,
+    object::{Object, Resource},
     settings::{EXPECTATIONS_TIMEOUT, OperatorSettings, WATCH_LIST_CLIENT},
     store::Store,
     write_sampler::{OwnedWrites, WriteSampler},
@@ -37,7 +39,7 @@ pub struct LoopDefinition {
     pub alias: &'static str,
     /// Suffix of the user agent, and name of the ServiceAccount upstream: `replicaset-controller`.
     pub user_agent_suffix: &'static str,
-    /// `source.component` of the loop's Events.
+    /// `source.component` of the loop's Events; empty for a loop that records none.
     pub event_component: &'static str,
     /// Writes that only this loop makes. Such a write by another process reveals a second writer, which runs the same loop.
     pub owned_writes: &'static [OwnedWrites],
@@ -96,6 +98,12 @@ pub struct LoopParts {
     ledger: Arc<OnceLock<Ledger>>,
     caches: LedgerCaches,
 }
+
+/// The served resource of a kind and its cache, once the first list has been read.
+pub type ServedInformer<K> = Arc<OnceLock<(Resource, Arc<Store<K>>)>>;
+
+/// First and longest pause between two reads of discovery that look for a kind.
+const DISCOVERY_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(10)];
 
 /// An informer or shared informer of a loop, or several of them as one.
 pub type LoopInformer = Arc<dyn AsRef<dyn AnyInformer> + Send + Sync>;
@@ -157,6 +165,51 @@ impl LoopContext {
         let informer = Arc::new(SinkInformer::start_with_label(self.api.clone(), config, label, cached));
         self.add_informer(Arc::<LabelFilteredInformer<K>>::clone(&informer), informer.store());
         informer
+    }
+
+    /// Starts an informer for the first of these API versions in which the server serves the kind. Until there is one, discovery is
+    /// read again after a second, and then after pauses that grow to ten minutes. Calls `on_first_list` after the first list.
+    pub fn start_informer_once_served<K: Object>(
+        &self,
+        api_versions: &'static [&'static str],
+        handler: CacheEventHandler<K>,
+        on_first_list: impl FnOnce() + Send + 'static,
+    ) -> ServedInformer<K> {
+        let (served, context) = (ServedInformer::default(), self.clone());
+        let weak = Arc::downgrade(&served);
+        tokio::spawn(async move {
+            let [mut pause, longest_pause] = DISCOVERY_PAUSES;
+            let resource = loop {
+                match DiscoveredResources::read(&context.api).await {
+                    Ok(discovered) => {
+                        let mut kinds = api_versions.iter();
+                        let found = kinds.find_map(|version| discovered.resource_of_kind(version, K::RESOURCE.kind()));
+                        if let Some(resource) = found {
+                            break resource.clone();
+                        }
+                        tracing::info!(kind = K::RESOURCE.kind(), "The API server does not serve the kind");
+                    }
+                    Err(error) => tracing::warn!(kind = K::RESOURCE.kind(), err = %error, "Cannot discover the kind"),
+                }
+                context.clock.sleep(pause).await;
+                if weak.strong_count() == 0 {
+                    return;
+                }
+                pause = (pause * 2).min(longest_pause);
+            };
+            let config = InformerConfig { resource: Some(resource.clone()), ..context.long_lived_cache_config() };
+            let informer = Informer::start(context.api.clone(), config, vec![handler]);
+            let (store, first_list) = (Arc::clone(informer.store()), informer.wait_for_first_list());
+            context.add_informer(Arc::new(informer), &store);
+            drop(context);
+            if first_list.await
+                && let Some(served) = weak.upgrade()
+            {
+                served.get_or_init(|| (resource, store));
+                on_first_list();
+            }
+        });
+        served
     }
 
     /// Returns the process-wide cache of a kind. The first call starts the informer. The workers of the loop wait for the first

@@ -1,6 +1,6 @@
 //! The operator's choices: feature gates, tuned values, counts of workers.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use crate::clock::Clock;
 
@@ -64,6 +64,8 @@ pub enum TunableValue {
     Ratio(f32),
     /// `true` or `false`.
     Switch(bool),
+    /// The path of a file; empty for none. The text of the command line lives as long as the process.
+    File(&'static str),
 }
 
 impl Tunable {
@@ -81,7 +83,16 @@ impl Tunable {
     pub const fn of_switch(name: &'static str, default: bool, help: &'static str) -> Self {
         Self { name, default_value: TunableValue::Switch(default), help }
     }
+
+    /// Creates a setting with the path of a file, which is empty by default.
+    pub const fn of_file(name: &'static str, help: &'static str) -> Self {
+        Self { name, default_value: TunableValue::File(""), help }
+    }
 }
+
+/// `--kubeconfig`, for loops that read more of it than the client does. Every program has the flag.
+pub const KUBECONFIG: Tunable =
+    Tunable::of_file("kubeconfig", "Path of a kubeconfig; inside a cluster the Pod's own credentials are used");
 
 /// The shortest interval between two syncs of a cached object that does not change. Every program has this setting.
 ///
@@ -239,6 +250,13 @@ impl OperatorSettings {
     /// Whether the operator has switched a setting on, or its default is `true` and the operator has set no switch.
     pub fn is_tunable_on(&self, tunable: &Tunable) -> bool {
         self.tuned_value(tunable, |value| if let TunableValue::Switch(on) = value { Some(on) } else { None })
+    }
+
+    /// Returns the operator's path of a file; `None` if the operator has set no path, or an empty one.
+    pub fn tuned_file(&self, tunable: &Tunable) -> Option<&'static Path> {
+        let file =
+            self.tuned_value(tunable, |value| if let TunableValue::File(file) = value { Some(file) } else { None });
+        (!file.is_empty()).then(|| Path::new(file))
     }
 
     /// Returns the count of workers that the operator has set with a flag, or the default of the flag.

@@ -72,6 +72,9 @@ impl Condition {
     }
 }
 
+/// Maximum length of the message of a condition of a Namespace in bytes.
+const MAX_NAMESPACE_MESSAGE: usize = 32_768;
+
 /// Result of setting a condition in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -122,6 +125,30 @@ pub fn set_deployment_condition(conditions: &mut Vec<Condition>, mut condition: 
         condition.last_transition_time = current.last_transition_time;
     }
     replace(conditions, condition);
+    ConditionListChange::Changed
+}
+
+/// Sets a condition by the rules for Namespaces.
+///
+/// A message over 32,768 bytes is truncated. If status, reason and message are the same as before, nothing changes. Otherwise the condition is replaced in its place, and keeps
+/// its `lastTransitionTime` if the status is the same. A new condition is appended. Upstream:
+/// `pkg/controller/namespace/deletion`, `updateConditions`.
+pub fn set_namespace_condition(conditions: &mut Vec<Condition>, mut condition: Condition) -> ConditionListChange {
+    if condition.message.len() > MAX_NAMESPACE_MESSAGE {
+        let end = condition.message.floor_char_boundary(MAX_NAMESPACE_MESSAGE - "...".len());
+        condition.message = format!("{}...", &condition.message[..end]).into();
+    }
+    let Some(current) = conditions.iter_mut().find(|current| current.kind == condition.kind) else {
+        conditions.push(condition);
+        return ConditionListChange::Changed;
+    };
+    if current.status == condition.status {
+        if current.reason == condition.reason && current.message == condition.message {
+            return ConditionListChange::Unchanged;
+        }
+        condition.last_transition_time = current.last_transition_time;
+    }
+    *current = condition;
     ConditionListChange::Changed
 }
 

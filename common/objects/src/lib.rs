@@ -13,6 +13,7 @@ pub mod map;
 pub mod meta;
 pub mod object;
 pub mod parsed;
+pub mod partial_object;
 pub mod pods;
 pub mod quantity;
 pub mod refs;

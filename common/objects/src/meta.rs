@@ -323,6 +323,11 @@ impl Meta {
         NamespacedName { namespace: self.namespace.clone(), name: Arc::clone(&self.name) }
     }
 
+    /// Whether `finalizers` contains `finalizer`.
+    pub fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().any(|own| own == finalizer)
+    }
+
     /// Returns the first owner reference with `controller: true`, which refers to the managing controller.
     pub fn controller(&self) -> Option<&OwnerRef> {
         self.owners.iter().find(|o| o.is_controller())

@@ -126,8 +126,10 @@ impl SecondWriterWatch {
                     }
                 }
             }
-            let without_own_writes = |(_, definition): &(usize, &LoopDefinition)| definition.owned_writes.is_empty();
-            for (loop_index, definition) in self.loops.iter().enumerate().filter(without_own_writes) {
+            let is_known_by_events = |(_, definition): &(usize, &LoopDefinition)| {
+                definition.owned_writes.is_empty() && !definition.event_component.is_empty()
+            };
+            for (loop_index, definition) in self.loops.iter().enumerate().filter(is_known_by_events) {
                 match foreign_events::watch_for_foreign_event(&self.api, definition.event_component, &self.sent_events)
                     .await
                 {

@@ -94,6 +94,7 @@ const DENSITY: &[(&str, usize)] = &[
     ("common/objects", 13),
     ("common/platform", 17),
     ("common/service", 11),
+    ("clusterrole-controller", 21),
     ("cronjob-controller", 16),
     ("daemonset-controller", 16),
     ("deploy/kubectl-nonet", 13),
@@ -106,8 +107,10 @@ const DENSITY: &[(&str, usize)] = &[
     ("endpointslice-controller", 15),
     ("gc-controller", 15),
     ("job-controller", 14),
+    ("namespace-controller", 19),
     ("node-lifecycle-controller", 15),
     ("replicaset-controller", 15),
+    ("serviceaccount-controller", 26),
     ("statefulset-controller", 15),
 ];
 

@@ -27,6 +27,8 @@ pub struct Controller {
     pub is_rescued_first: bool,
     /// Whether its Pods run on nodes that are not ready, because no other process removes the taints of these nodes.
     pub tolerates_unready_nodes: bool,
+    /// Whether its Pods read the ConfigMap `nonet-root-ca`, which an operator creates: see `deploy/base/root-ca`.
+    pub reads_root_ca: bool,
 }
 
 /// Requests and limits of a container, as quantities of Kubernetes.
@@ -46,7 +48,7 @@ const RESOURCES: Resources = Resources { cpu: "20m", memory: "32Mi", memory_limi
 impl Controller {
     /// A row with the usual resources, without explained loops, which runs on ready nodes and has no part in a rescue.
     const fn new(program: &'static ProgramDefinition, host_port: u16, rights: &'static [AccessRight]) -> Self {
-        let (is_rescued_first, tolerates_unready_nodes) = (false, false);
+        let (is_rescued_first, tolerates_unready_nodes, reads_root_ca) = (false, false, false);
         Self {
             name: program.name,
             program,
@@ -56,6 +58,7 @@ impl Controller {
             resources: RESOURCES,
             is_rescued_first,
             tolerates_unready_nodes,
+            reads_root_ca,
         }
     }
 
@@ -220,6 +223,42 @@ pub const ALL: &[Controller] = &[
                 may("patch", "", "nodes/status"),
                 may("list", "coordination.k8s.io", "leases"),
                 may("delete", "", "pods"),
+            ],
+        )
+    },
+    Controller {
+        resources: Resources { cpu: "10m", memory: "16Mi", memory_limit: "128Mi" },
+        ..Controller::new(
+            &clusterrole_controller::DEFINITION,
+            10383,
+            &[
+                may("list", "rbac.authorization.k8s.io", "clusterroles"),
+                may("patch", "rbac.authorization.k8s.io", "clusterroles"),
+                may("escalate", "rbac.authorization.k8s.io", "clusterroles"),
+            ],
+        )
+    },
+    Controller {
+        // No Pod is admitted to a namespace without an account, or starts without the ConfigMap.
+        is_rescued_first: true,
+        reads_root_ca: true,
+        resources: Resources { cpu: "10m", memory: "16Mi", memory_limit: "128Mi" },
+        ..Controller::new(
+            &serviceaccount_controller::DEFINITION,
+            10382,
+            &[may("list", "", "namespaces"), may("create", "", "serviceaccounts"), may("create", "", "configmaps")],
+        )
+    },
+    Controller {
+        resources: Resources { cpu: "10m", memory: "16Mi", memory_limit: "256Mi" },
+        ..Controller::new(
+            &namespace_controller::DEFINITION,
+            10381,
+            &[
+                may("update", "", "namespaces/finalize"),
+                may("list", "*", "*"),
+                may("delete", "*", "*"),
+                may("deletecollection", "*", "*"),
             ],
         )
     },

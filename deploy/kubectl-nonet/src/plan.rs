@@ -33,8 +33,16 @@ pub mod read;
 pub mod render;
 pub mod steps;
 
-/// The loop that judges the health of Nodes. It does not run, because the simulated nodes send no heartbeats.
-const NODE_HEALTH_LOOP: &str = "node-lifecycle-controller";
+/// Loops that do not run: the simulated nodes send no heartbeats, the sandbox empties namespaces itself, and accounts, certificate
+/// authorities and cluster roles are not read from the cluster.
+const OMITTED_LOOPS: [&str; 6] = [
+    "node-lifecycle-controller",
+    "namespace-controller",
+    "serviceaccount-controller",
+    "root-ca-certificate-publisher-controller",
+    "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+    "clusterrole-aggregation-controller",
+];
 
 /// Feature gate of the server and of statefulset-controller. With it, the server sets `maxUnavailable` of every StatefulSet.
 const MAX_UNAVAILABLE_GATE: &str = "MaxUnavailableStatefulSet";
@@ -140,7 +148,7 @@ async fn simulate(live: Vec<Value>, given: Vec<Value>, options: Options) -> Resu
     let definitions: Vec<LoopDefinition> = PROGRAMS
         .iter()
         .flat_map(|program| program.loops)
-        .filter(|each| each.name != NODE_HEALTH_LOOP)
+        .filter(|each| !OMITTED_LOOPS.contains(&each.name))
         .copied()
         .collect();
     let settings = OperatorSettings::new().with_feature_gate(MAX_UNAVAILABLE_GATE, is_gate_on);

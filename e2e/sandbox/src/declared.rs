@@ -20,8 +20,8 @@ use serde_json::{Map, Value, json};
 const ANY: &str = "any-key";
 /// What stands where a time is meant.
 const TIME: &str = "2026-01-02T03:04:05Z";
-/// What stands where any other text is meant. It reads as a number as well: versions and quantities are texts.
-const TEXT: &str = "1";
+/// What stands where any other text is meant. It reads as a number and as base64, too: versions, quantities and bytes are texts.
+const TEXT: &str = "1000";
 
 /// What is wrong with a projection of that type: resource, names and types. Empty if nothing is.
 pub fn undeclared<P: Object, T: Resource + DeserializeOwned>() -> Vec<String>

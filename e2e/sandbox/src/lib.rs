@@ -31,8 +31,9 @@
 //!
 //! # What it simulates besides the API server
 //! Two controllers follow its writes, unless a test switches them off: one empties and finalizes deleted namespaces
-//! ([`Builder::without_namespace_controller`]), the other keeps the status of quotas ([`Builder::without_quota_controller`]). The
-//! sandbox also marks definitions of custom resources as established. It does nothing else by itself: nodes with a scheduler
+//! ([`Builder::without_namespace_controller`]), the other keeps the status of quotas ([`Builder::without_quota_controller`]).
+//! ClusterRoles grant the rules that they select ([`Builder::without_rule_aggregation`]). The sandbox also marks definitions of
+//! custom resources as established. It does nothing else by itself: nodes with a scheduler
 //! ([`nodes`]), the protection of storage in use ([`protection`]), controllers under test ([`loops`]) and a stand-in for the
 //! ReplicaSet controller ([`replica_sets`]) are clients that a test starts.
 //!
@@ -144,9 +145,11 @@ impl Default for Builder {
             protobuf: true,
             managed_fields: false,
             rbac: false,
+            aggregates_rules: true,
             records_rights: false,
             owner_references: false,
             restricted_endpoints: false,
+            service_accounts: false,
             gates: BTreeMap::new(),
             advertised: None,
         };
@@ -183,7 +186,7 @@ impl Builder {
         self
     }
 
-    /// Enforces RBAC from the roles and bindings in the store. [`ADMIN`] may do everything still.
+    /// Enforces RBAC from the roles and bindings in the store, also the right to grant rights. [`ADMIN`] may do everything still.
     #[must_use]
     pub fn rbac(mut self, enforce: bool) -> Self {
         self.setup.rbac = enforce;
@@ -203,6 +206,13 @@ impl Builder {
     #[must_use]
     pub fn restricted_endpoints_admission(mut self, enforce: bool) -> Self {
         self.setup.restricted_endpoints = enforce;
+        self
+    }
+
+    /// Enables the admission plugin `ServiceAccount`: a Pod is refused in a namespace without the account that it names.
+    #[must_use]
+    pub fn service_account_admission(mut self, enforce: bool) -> Self {
+        self.setup.service_accounts = enforce;
         self
     }
 
@@ -253,6 +263,13 @@ impl Builder {
     #[must_use]
     pub fn without_quota_controller(mut self) -> Self {
         self.quota_controller = false;
+        self
+    }
+
+    /// Leaves the rules of aggregated ClusterRoles to a controller of the test: they grant their own `rules` alone.
+    #[must_use]
+    pub fn without_rule_aggregation(mut self) -> Self {
+        self.setup.aggregates_rules = false;
         self
     }
 

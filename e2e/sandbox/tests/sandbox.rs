@@ -394,11 +394,40 @@ async fn without_the_namespace_controller_a_client_empties_and_finalizes_deleted
         (&json!("Terminating"), &json!(["kubernetes"]))
     );
     sandbox.delete("configmaps", Some("ns"), "a").await.unwrap();
-    assert!(sandbox.get("namespaces", None, "ns").await.is_ok());
-    namespace["spec"] = json!({"finalizers": []});
+    let terminating = sandbox.get("namespaces", None, "ns").await.unwrap();
     let path = "/api/v1/namespaces/ns/finalize";
+    let put = async |body: Value| sandbox.send(http::Method::PUT, path, "application/json", Some(&body)).await;
+    let mut stale = terminating.clone();
+    stale["metadata"]["resourceVersion"] = json!("1");
+    assert_eq!(put(stale).await.unwrap_err().code, 409);
+    // The metadata of the body is stored, and the status is kept.
+    let mut labelled = terminating;
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    labelled["status"] = json!({"phase": "Active"});
+    let stored = put(labelled).await.unwrap();
+    assert_eq!((&stored["metadata"]["labels"]["a"], &stored["status"]["phase"]), (&json!("b"), &json!("Terminating")));
+    namespace["spec"] = json!({"finalizers": []});
     sandbox.send(http::Method::PUT, path, "application/json", Some(&namespace)).await.unwrap();
     assert_eq!(sandbox.get("namespaces", None, "ns").await.unwrap_err().code, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collection_is_deleted_page_by_page() {
+    let sandbox = sandbox();
+    for name in ["a", "b", "c"] {
+        sandbox.create(raw_map(name)).await.unwrap();
+    }
+    let path = "/api/v1/namespaces/default/configmaps?limit=2&propagationPolicy=Background";
+    let delete = async |path: &str| sandbox.send(http::Method::DELETE, path, "application/json", None).await.unwrap();
+    let names = |list: &Value| -> Vec<String> {
+        list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap().into()).collect()
+    };
+    let first = delete(path).await;
+    assert_eq!((names(&first), sandbox.count("configmaps")), (vec!["a".to_owned(), "b".to_owned()], 1));
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let second = delete(&format!("{path}&continue={}", common::api::percent_encode(token))).await;
+    assert_eq!((names(&second), sandbox.count("configmaps")), (vec!["c".to_owned()], 0));
+    assert_eq!(second["metadata"]["continue"], Value::Null);
 }
 
 #[tokio::test(start_paused = true)]

@@ -140,6 +140,8 @@ impl Asked {
             _ => &[],
         };
         let (namespace, plural, rest) = match rest {
+            // Subresources of the namespace itself.
+            ["namespaces", _, "status" | "finalize"] => ("", "namespaces", &rest[1..]),
             ["namespaces", namespace, plural, rest @ ..] => (*namespace, *plural, rest),
             [plural, rest @ ..] => ("", *plural, rest),
             [] => return None,

@@ -16,7 +16,6 @@ use super::{
     scenarios, users,
     world::{Logged, World},
 };
-use sandbox::Sandbox;
 
 /// How long the nodes get before each act, and after the last one, to run the Pods, longer than what an oracle forgives a slow
 /// controller.
@@ -89,8 +88,7 @@ pub fn play(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<Played> {
 
 async fn perform(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<Played> {
     let clock = Clock::simulated(Timestamp::from_second(1_795_254_447)?, 1);
-    let builder = Sandbox::builder().clock(clock.clone());
-    let sandbox = suite.gates.iter().fold(builder, |builder, (name, on)| builder.gate(*name, *on)).build();
+    let sandbox = scenarios::server(suite, &clock).build();
     let world = Arc::new(Mutex::new(World::new(clock.monotonic_now(), LAG, Duration::ZERO)));
     let violated: Arc<Mutex<Vec<Objection>>> = Arc::default();
     let mut writes = sandbox.writes().subscribe();

@@ -288,6 +288,7 @@ pub fn deeds(text: &str) -> Result<Vec<What>, Unreadable> {
         "stop" => What::Stop(time()?),
         "outage" => What::Outage(time()?),
         "webhook" => What::Webhook(webhook(rest)?),
+        "finalize" => What::Finalize(rest.to_owned()),
         "no-webhook" => What::NoWebhook(rest.to_owned()),
         _ => return unreadable("no such step; the README of the simulation lists the steps", text),
     }])

@@ -20,7 +20,7 @@ use super::{
     stage::Stage,
     world::{Logged, World},
 };
-use sandbox::{Sandbox, Write};
+use sandbox::Write;
 
 /// What is to be run.
 #[derive(Clone, Copy)]
@@ -70,9 +70,7 @@ pub fn run(run: Run<'_>) -> std::io::Result<Outcome> {
 async fn play(run: Run<'_>) -> Outcome {
     let start = scenarios::start(run.suite);
     let clock = Clock::simulated(start, run.seed);
-    let builder = Sandbox::builder().clock(clock.clone()).writes(0).history(10_000);
-    // The API server has them as the controllers do.
-    let sandbox = run.suite.gates.iter().fold(builder, |builder, (name, on)| builder.gate(*name, *on)).build();
+    let sandbox = scenarios::server(run.suite, &clock).writes(0).history(10_000).build();
     let began = clock.monotonic_now();
     let (hub, news) = Hub::new(sandbox.clone(), run.perturbation);
     let world = Arc::new(Mutex::new(World::new(began, LAG + run.perturbation.lag(), run.perturbation.skew())));

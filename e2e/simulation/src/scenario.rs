@@ -134,6 +134,8 @@ pub enum What {
     Webhook(Webhook),
     /// Removes the admission webhooks of that name.
     NoWebhook(String),
+    /// Removes the finalizers in the spec of the namespace of that name.
+    Finalize(String),
     /// Makes an object the dependent of these objects, and of no others.
     Own(Target, Vec<Owner>),
 }

@@ -1,6 +1,8 @@
 //! All suites, one a controller. Another controller is another file and another line here.
 
 mod availability;
+mod clusterrole;
+mod clusterrole_invariants;
 mod cronjob;
 mod cronjob_invariants;
 mod daemonset;
@@ -18,6 +20,8 @@ mod job_gang;
 mod job_history;
 mod job_invariants;
 mod job_reads;
+mod namespace;
+mod namespace_invariants;
 mod neighbour;
 mod node_health;
 mod node_health_invariants;
@@ -27,16 +31,21 @@ mod node_zones;
 mod replicaset;
 mod replicaset_invariants;
 mod rules;
+mod serviceaccount;
+mod serviceaccount_invariants;
 mod statefulset;
 mod statefulset_deletion;
 mod statefulset_invariants;
 
 use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
-use common::settings::TunableValue;
+use common::{clock::Clock, settings::TunableValue};
 use jiff::Timestamp;
 use node_lifecycle_controller::monitor::NODE_LIFECYCLE_LOOP;
-use sandbox::nodes::{self, Nodes};
+use sandbox::{
+    Sandbox,
+    nodes::{self, Nodes},
+};
 
 pub(super) use job_history::pods_ended_untracked;
 
@@ -67,6 +76,9 @@ pub const SUITES: &[&Suite] = &[
     &daemonset::SUITE,
     &daemonset::STALE,
     &gc::SUITE,
+    &clusterrole::SUITE,
+    &serviceaccount::SUITE,
+    &namespace::SUITE,
     &node_lifecycle::SUITE,
     &node_health::SUITE,
     &node_zones::SUITE,
@@ -114,6 +126,15 @@ pub(super) fn start(suite: &Suite) -> Timestamp {
 
 pub(super) fn judges_nodes(suite: &Suite) -> bool {
     suite.programs.iter().flat_map(|program| program.loops).any(|each| each.name == NODE_LIFECYCLE_LOOP.name)
+}
+
+/// The API server of a suite, without controllers of its own where one of the programs replaces them.
+pub(super) fn server(suite: &Suite, clock: &Clock) -> sandbox::Builder {
+    let builder = Sandbox::builder().clock(clock.clone());
+    // The API server has the gates as the controllers do.
+    let builder = suite.gates.iter().fold(builder, |builder, (name, on)| builder.gate(*name, *on));
+    let replaces_actor = suite.programs.iter().any(|program| program.name == namespace_controller::DEFINITION.name);
+    if replaces_actor { builder.without_namespace_controller() } else { builder }
 }
 
 /// The nodes of a suite. They are quiet when nothing happens, except where somebody judges them by their heartbeats.

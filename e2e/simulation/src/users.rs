@@ -49,6 +49,12 @@ pub async fn perform_in(sandbox: &Sandbox, namespace: &str, what: &What) -> Resu
             sandbox.webhooks().install(webhook.clone());
             Ok(())
         }
+        What::Finalize(name) => {
+            let mut namespace = sandbox.get("namespaces", None, name).await?;
+            namespace["spec"] = json!({"finalizers": []});
+            let path = format!("/api/v1/namespaces/{name}/finalize");
+            sandbox.send(http::Method::PUT, &path, "application/json", Some(&namespace)).await.map(drop)
+        }
         What::NoWebhook(name) => {
             sandbox.webhooks().remove(name);
             Ok(())

@@ -33,6 +33,11 @@ pub type Lie = (&'static str, &'static str);
 pub fn refusal(code: u16, reason: &str, message: &str, causes: &Value) -> Answer {
     let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
         "reason": reason, "details": {"causes": causes}, "code": code});
+    answer(code, &body)
+}
+
+/// Builds an answer with this HTTP code and body.
+pub fn answer(code: u16, body: &Value) -> Answer {
     let body = Full::new(Bytes::from(body.to_string())).map_err(|never: Infallible| match never {}).boxed_unsync();
     Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
 }

@@ -70,7 +70,7 @@ pub mod prelude {
 
     pub use crate::{
         CONTROLLER, Cluster, NAMESPACE, World,
-        answers::{Answer, LoopRequest, Refuser, RequestFilter, refusal},
+        answers::{Answer, LoopRequest, Refuser, RequestFilter, answer, refusal},
         conformance::{self, Scene, Step},
         in_seconds, metric,
         objects::*,

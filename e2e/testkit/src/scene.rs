@@ -481,10 +481,14 @@ impl Context {
         describe::namespace(self).await
     }
 
-    /// Removes the namespace with its objects, and the Nodes whose names begin with its name.
+    /// Removes the namespace with its objects, and the Nodes and ClusterRoles whose names begin with its name.
     pub async fn clean(&self) -> Result<(), Refused> {
         let client = self.client();
         let background = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+        let roles = client.list(resources::CLUSTER_ROLES, "", "").await?;
+        for role in roles.iter().map(name).filter(|role| role.starts_with(&*self.namespace)) {
+            client.delete(resources::CLUSTER_ROLES, "", role, &background).await?;
+        }
         if self.kind() != Kind::Kubeconfig {
             for resource in resources::CLEANED {
                 let now = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});

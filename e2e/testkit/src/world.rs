@@ -355,9 +355,10 @@ impl World {
         }
     }
 
-    /// Returns the key of the subject, `NAMESPACE/NAME`.
+    /// Returns the key of the subject: `NAMESPACE/NAME`, or `NAME` for a resource without namespaces.
     pub fn key(&self) -> String {
-        format!("{NAMESPACE}/{}", self.cluster.subject.1)
+        let (resource, name) = self.cluster.subject;
+        namespace_of(resource).map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
     }
 
     /// Returns what the first loop explains about the subject.
@@ -579,7 +580,16 @@ pub(crate) fn is_own(write: &Write) -> bool {
     write.identity == CONTROLLER && write.resource != "events"
 }
 
+/// The resources without namespaces that tests work with.
+const CLUSTER_SCOPED: [&str; 5] = [
+    "nodes",
+    "namespaces",
+    "persistentvolumes",
+    "clusterroles.rbac.authorization.k8s.io",
+    "clustertrustbundles.certificates.k8s.io",
+];
+
 /// Returns the namespace of objects of a resource; `None` for resources without namespaces.
 fn namespace_of(resource: &str) -> Option<&'static str> {
-    Some(NAMESPACE).filter(|_| !["nodes", "namespaces", "persistentvolumes"].contains(&resource))
+    Some(NAMESPACE).filter(|_| !CLUSTER_SCOPED.contains(&resource))
 }

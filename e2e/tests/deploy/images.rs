@@ -174,7 +174,7 @@ fn images_are_set_and_pinned_by_a_script() {
     refused(&["elsewhere", "v1.2.3", "gc-controller"], "instead of elsewhere/gc-controller:v1.2.3");
     refused(&[registry, "v1.2.3", "gc-controller", "job-controller"], "has the digest of x/job-controller:v1");
     refused(&[registry, "v1.2.3", "gc-controller", "cronjob-controller"], "no digest of cronjob-controller");
-    refused(&[registry, "v1.2.3"], "no digest of cronjob-controller");
+    refused(&[registry, "v1.2.3"], "no digest of clusterrole-controller");
     line(&format!("{registry}/gc-controller:v1.2.3"), "sha256:0a1b");
     refused(&[registry, "v1.2.3", "gc-controller"], "'sha256:0a1b' is not a digest");
     // One controller, which the old digest would pin to the old image.

@@ -90,8 +90,12 @@ fn all_steps_leave_no_cluster_behind() {
     assert_eq!(machine.calls("kind load image-archive --name test").len(), names().len());
     // No Lease exists in this cluster, and nobody is there to release one.
     let applied: Vec<String> = machine.calls("kubectl ").into_iter().filter(|call| call.contains(" apply ")).collect();
-    assert!(applied.len() == 2 && applied[0].ends_with("deploy/kind/controllers"), "{applied:?}");
-    assert!(applied[1].ends_with("deploy/kind/rescue"), "{applied:?}");
+    // The ConfigMaps with the authority of the API server come first.
+    let ends = ["apply -f -", "apply -f -", "deploy/kind/controllers", "deploy/kind/rescue"];
+    assert!(
+        applied.len() == ends.len() && applied.iter().zip(ends).all(|(call, end)| call.ends_with(end)),
+        "{applied:?}"
+    );
     assert_eq!(machine.calls("cargo test").len(), 1);
     assert_eq!(machine.calls("kind ").last().unwrap(), DELETE);
 }

@@ -285,7 +285,7 @@ fn the_removal_of_static_pods_keeps_the_credentials_until_the_pods_are_gone() {
 #[test]
 fn credentials_that_cannot_be_renewed_stay_as_they_are() {
     let node = Node::new("renewal", |name| format!("static-pod-{name}.yaml"));
-    let kubeconfig = node.etc.join("nonet/cronjob-controller/kubeconfig");
+    let kubeconfig = node.etc.join("nonet/clusterrole-controller/kubeconfig");
     fs::write(&kubeconfig, "valid\n").unwrap();
     let page = markdown::parse(&read(KUBEADM));
     let fence =
@@ -296,7 +296,7 @@ fn credentials_that_cannot_be_renewed_stay_as_they_are() {
     let mut command: String = lines.take_while(|line| *line != "  done").map(|line| line.clone() + "\n").collect();
     command.replace_range(..2, "");
     // `kubeadm` fails, and the shell goes on after a failure, as that of an operator does.
-    let typed = format!("kubeadm() {{ return 1; }}\n{command}done | grep -x 'cronjob-controller: FAILED'");
+    let typed = format!("kubeadm() {{ return 1; }}\n{command}done | grep -x 'clusterrole-controller: FAILED'");
     assert!(node.type_line(&typed), "{typed}");
     assert_eq!(fs::read_to_string(kubeconfig).unwrap(), "valid\n");
 }

@@ -39,9 +39,9 @@ fn name<P>() -> String {
 fn each_projection_names_only_what_the_api_declares() {
     let mut looked = Looked::default();
     table::visit(&mut looked);
-    // The garbage collector reads metadata of whatever there is, and nothing else.
+    // The garbage collector and the namespace controller read metadata of whatever there is, and nothing else.
     looked.found.extend(unknown_fields::<Meta, ObjectMeta>());
-    looked.at.insert("gc-controller PartialObject".to_owned());
+    looked.at.insert("nonet-objects PartialObject".to_owned());
 
     // One type is read from both kinds, and this count is only of the one.
     looked

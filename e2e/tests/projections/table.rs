@@ -6,8 +6,8 @@ use common::object::Object;
 use k8s_openapi::{
     Resource,
     api::{
-        apps::v1 as apps, batch::v1 as batch, coordination::v1 as coordination, core::v1 as core,
-        discovery::v1 as discovery, scheduling::v1alpha2 as scheduling,
+        apps::v1 as apps, batch::v1 as batch, certificates::v1beta1 as certificates, coordination::v1 as coordination,
+        core::v1 as core, discovery::v1 as discovery, rbac::v1 as rbac, scheduling::v1alpha2 as scheduling,
     },
 };
 use sandbox::declared::{Scope, undeclared};
@@ -79,6 +79,7 @@ where
 pub(crate) fn visit(visitor: &mut impl Visitor) {
     add::<common::pods::Pod, core::Pod>(visitor, JSON);
     add::<common::revision::ControllerRevision, apps::ControllerRevision>(visitor, JSON);
+    add::<clusterrole_controller::objects::ClusterRole, rbac::ClusterRole>(visitor, JSON);
     {
         use cronjob_controller::objects::{CronJob, Job};
         add::<CronJob, batch::CronJob>(visitor, JSON);
@@ -116,6 +117,10 @@ pub(crate) fn visit(visitor: &mut impl Visitor) {
         add::<Workload, scheduling::Workload>(visitor, JSON);
     }
     {
+        use namespace_controller::objects::Namespace;
+        add::<Namespace, core::Namespace>(visitor, PROTOBUF);
+    }
+    {
         use node_lifecycle_controller::objects::{CachedPod, Lease, Node};
         add::<CachedPod, core::Pod>(visitor, PROTOBUF.guarded("node-lifecycle", "ReplicaSet"));
         add::<Lease, coordination::Lease>(visitor, PROTOBUF.guarded("node-lifecycle", ""));
@@ -126,6 +131,13 @@ pub(crate) fn visit(visitor: &mut impl Visitor) {
         add::<CachedPod, core::Pod>(visitor, PROTOBUF.guarded("replicaset", "ReplicaSet").foreign("StatefulSet"));
         add::<CachedSet<kind::ReplicaSets>, apps::ReplicaSet>(visitor, PROTOBUF.guarded("replicaset", "Deployment"));
         add::<CachedSet<kind::ReplicationControllers>, core::ReplicationController>(visitor, PROTOBUF);
+    }
+    {
+        use serviceaccount_controller::objects::{ClusterTrustBundle, ConfigMap, Namespace, ServiceAccount};
+        add::<ClusterTrustBundle, certificates::ClusterTrustBundle>(visitor, JSON);
+        add::<ConfigMap, core::ConfigMap>(visitor, JSON);
+        add::<Namespace, core::Namespace>(visitor, JSON);
+        add::<ServiceAccount, core::ServiceAccount>(visitor, JSON);
     }
     {
         use statefulset_controller::objects::{CachedPod, CachedRevision, CachedVolumeClaim, StatefulSet};

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     graph::{FOREGROUND_FINALIZER, GraphNodeView, Identity, Kind, ORPHAN_FINALIZER, OwnerState},
-    objects::{has_finalizer, is_terminating_with},
-    place::{LiveReadResult, MAX_WRITE_ATTEMPTS, ObjectLocation, is_object_absent, unserved_kind_error},
+    objects::is_terminating_with,
+    place::{LiveReadResult, MAX_WRITE_ATTEMPTS, ObjectLocation, unserved_kind_error},
 };
 
 /// A version of an object, with the owner references on which the decision is based.
@@ -102,8 +102,8 @@ impl DependentVersion<'_> {
             LiveReadResult::Existing(meta) => meta,
         };
         let propagation = PropagationPolicy::from_finalizers(
-            has_finalizer(&meta, ORPHAN_FINALIZER),
-            has_finalizer(&meta, FOREGROUND_FINALIZER),
+            meta.has_finalizer(ORPHAN_FINALIZER),
+            meta.has_finalizer(FOREGROUND_FINALIZER),
         );
         if propagation != self.propagation {
             io.explain_deviation(format!("the finalizers of {} have changed", self.location.describe()));
@@ -201,7 +201,7 @@ impl DependentVersion<'_> {
             .with_reason(format!("no owner keeps it; propagation policy {propagation}"));
         match io.send(request).await {
             Ok(_) => Ok(WriteResult::Done),
-            Err(refusal) if is_object_absent(&refusal) => Ok(WriteResult::Absent),
+            Err(refusal) if refusal.error.is_object_absent() => Ok(WriteResult::Absent),
             Err(refusal) if refusal.error.is_conflict() => Ok(WriteResult::Changed),
             Err(refusal) => Err(self.location.refusal_error("deleting", &refusal)),
         }

@@ -12,7 +12,7 @@ use super::{
     decide::OwnerWithState,
     judge::{DependentVersion, WriteResult},
 };
-use crate::place::{REFERENCE_CHANGE_ACTIVITY, is_object_absent, is_unsupported_patch, report_denied_reference_change};
+use crate::place::{REFERENCE_CHANGE_ACTIVITY, is_unsupported_patch, report_denied_reference_change};
 
 impl DependentVersion<'_> {
     /// Removes all owner references with these UIDs. Called if another owner exists, so the object is kept.
@@ -66,7 +66,7 @@ impl DependentVersion<'_> {
         }
         match answer {
             Ok(_) => Ok(WriteResult::Done),
-            Err(refusal) if is_object_absent(&refusal) => Ok(WriteResult::Absent),
+            Err(refusal) if refusal.error.is_object_absent() => Ok(WriteResult::Absent),
             // After a change of the object, the server answers 409, or 422 if another object has the name now.
             Err(Refusal { error, .. }) if error.is_conflict() || error.is_invalid() && !self.was_read_live => {
                 Ok(WriteResult::Changed)

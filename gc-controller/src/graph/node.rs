@@ -5,7 +5,6 @@ use common::prelude::*;
 use super::{
     FOREGROUND_FINALIZER, KindId, MonitorId, ORPHAN_FINALIZER, dependents::Dependents, references::CompactOwnerRefs,
 };
-use crate::objects::has_finalizer;
 
 /// Kind, namespace, name and UID of an object. References with the same UID can name different identities; at most one of them
 /// is the identity of an existing object.
@@ -128,7 +127,7 @@ impl GraphNode {
 /// Copies the version, the finalizers and the deletion state of an object to its node. The owners are not copied.
 pub(super) fn copy_metadata(node: &mut GraphNode, meta: &Meta) {
     node.version = meta.resource_version;
-    node.flags.set(ObjectFlags::ORPHAN_FINALIZER, has_finalizer(meta, ORPHAN_FINALIZER));
-    node.flags.set(ObjectFlags::FOREGROUND_FINALIZER, has_finalizer(meta, FOREGROUND_FINALIZER));
+    node.flags.set(ObjectFlags::ORPHAN_FINALIZER, meta.has_finalizer(ORPHAN_FINALIZER));
+    node.flags.set(ObjectFlags::FOREGROUND_FINALIZER, meta.has_finalizer(FOREGROUND_FINALIZER));
     node.flags.set(ObjectFlags::BEING_DELETED, node.is_being_deleted() || meta.is_deleting());
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use common::{api::PatchFormat, prelude::*};
 use serde_json::{Value, json};
 
-use super::{LiveReadResult, MAX_WRITE_ATTEMPTS, ObjectLocation, is_object_absent};
+use super::{LiveReadResult, MAX_WRITE_ATTEMPTS, ObjectLocation};
 use crate::objects::is_terminating_with;
 
 /// Pause after the first conflict; each further pause is five times longer. Upstream: `removeFinalizer`.
@@ -39,7 +39,7 @@ impl ObjectLocation {
                 self.patch(PatchFormat::Merge, None, body).with_verb_text("remove the finalizer of").with_reason(why);
             match io.send(request).await {
                 Ok(_) => return Ok(true),
-                Err(refusal) if is_object_absent(&refusal) => return Ok(false),
+                Err(refusal) if refusal.error.is_object_absent() => return Ok(false),
                 Err(refusal) if refusal.error.is_conflict() => io.pause_with_jitter(pause, 0.1).await,
                 Err(refusal) => return Err(self.refusal_error("removing a finalizer of", &refusal)),
             }

@@ -26,12 +26,22 @@ pub struct Call<'a> {
     pub(super) max_answer_bytes: usize,
     /// Object that the call writes; `None` for a read.
     pub(super) write_target: Option<RequestTarget<'a>>,
+    /// Whether the call is repeated after 503 with `Retry-After`.
+    pub(super) is_repeated_if_unavailable: bool,
 }
 
 impl<'a> Call<'a> {
     /// Prepares a GET of a path. `accept` is the `Accept` header.
     pub fn get(path: String, accept: &'a str) -> Self {
-        Self { method: Method::GET, path, accept, body: None, max_answer_bytes: MAX_ANSWER, write_target: None }
+        Self {
+            method: Method::GET,
+            path,
+            accept,
+            body: None,
+            max_answer_bytes: MAX_ANSWER,
+            write_target: None,
+            is_repeated_if_unavailable: true,
+        }
     }
 
     /// Prepares a GET of a collection. `query` must be encoded already; it may be empty.
@@ -62,10 +72,12 @@ impl<'a> Call<'a> {
         Self { path, ..Self::write(Method::PATCH, target, "application/apply-patch+yaml", body) }
     }
 
-    /// Prepares the deletion of all objects of a collection that match `query`, which must be encoded already.
+    /// Prepares the deletion of all objects of a collection that match `query`, which must be encoded already. The query may have
+    /// options of the deletion, too, such as `propagationPolicy`.
     pub fn delete_collection(target: RequestTarget<'a>, query: &str) -> Self {
         let path = with_query(target.path(), query);
-        Self { path, body: None, ..Self::write(Method::DELETE, target, "application/json", Bytes::new()) }
+        let call = Self::write(Method::DELETE, target, "application/json", Bytes::new());
+        Self { path, body: None, max_answer_bytes: MAX_LIST, ..call }
     }
 
     /// Prepares the deletion of an object, with `options` as the body of the request. Servers of other API groups than those of
@@ -118,6 +130,12 @@ impl<'a> Call<'a> {
         Self { accept, ..self }
     }
 
+    /// Ends the call with the first answer of 503; by default it is repeated as often as the server asks for.
+    #[must_use]
+    pub fn without_retries_if_unavailable(self) -> Self {
+        Self { is_repeated_if_unavailable: false, ..self }
+    }
+
     fn write(method: Method, target: RequestTarget<'a>, content_type: &'static str, body: Bytes) -> Self {
         let mut path = target.path();
         if method != Method::DELETE {
@@ -131,6 +149,7 @@ impl<'a> Call<'a> {
             body,
             max_answer_bytes: MAX_ANSWER,
             write_target: Some(target),
+            is_repeated_if_unavailable: true,
         }
     }
 }

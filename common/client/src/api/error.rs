@@ -159,6 +159,22 @@ impl Error {
         self.is("NotFound", 404)
     }
 
+    /// Whether the server answered that no object has this name.
+    ///
+    /// The server also answers 404 for a path that it does not serve, for example while a CustomResourceDefinition is added or
+    /// removed.
+    pub fn is_object_absent(&self) -> bool {
+        self.status().is_some_and(|status| {
+            status.reason == "NotFound"
+                && !status.message.starts_with("the server could not find the requested resource")
+        })
+    }
+
+    /// Whether the server does not support the method for this path (405).
+    pub fn is_method_not_allowed(&self) -> bool {
+        self.is("MethodNotAllowed", 405)
+    }
+
     /// Whether the object has changed since it was read, or a precondition failed (409).
     pub fn is_conflict(&self) -> bool {
         self.is("Conflict", 409)
@@ -211,6 +227,15 @@ impl Error {
         self.status().is_some_and(|s| s.code == 429)
     }
 
+    /// Whether there was no answer, or the server or the extension server behind it cannot handle requests at the moment (503).
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Unsent(_) | Self::OutcomeUnknown(_) => true,
+            Self::Status(s) => s.code == 503,
+            Self::NotLeader | Self::InvalidAnswer(_) | Self::ChangedByAdmission(_) => false,
+        }
+    }
+
     /// Whether one of the causes in the error status has this machine-readable reason.
     pub fn has_cause(&self, reason: &str) -> bool {
         self.status().is_some_and(|s| s.has_cause(reason))
@@ -227,6 +252,14 @@ impl Error {
             Self::OutcomeUnknown(_) | Self::InvalidAnswer(_) => true,
             Self::Status(s) => s.code >= 500 && s.retry_after.is_none() && !s.is_from_admission(),
             Self::Unsent(_) | Self::NotLeader | Self::ChangedByAdmission(_) => false,
+        }
+    }
+
+    /// Returns the HTTP status code of the server's answer; 500 without an answer, as upstream's metrics do.
+    pub fn http_status_code(&self) -> u16 {
+        match self {
+            Self::Status(status) if status.code != 0 => status.code,
+            _ => 500,
         }
     }
 

@@ -108,6 +108,17 @@ async fn a_request_is_retried_after_the_wait_that_the_server_asks_for() {
     assert_eq!(world.times(), [0, 3, 13]);
 }
 
+/// NAMESPACE-43.
+#[tokio::test(start_paused = true)]
+async fn a_call_without_retries_ends_with_the_first_503_and_waits_for_a_busy_server() {
+    let busy = Answer::Status(429, r#"{"reason":"TooManyRequests"}"#, Some(3));
+    let world = world(vec![busy, Answer::Status(503, "{}", Some(10)), Answer::Status(200, "{}", None)]);
+    let call = Call::get("/api".to_owned(), "application/json").without_retries_if_unavailable();
+    let error = world.api.call(call).await.unwrap_err();
+    assert!(error.is_unavailable());
+    assert_eq!(world.times(), [0, 3]);
+}
+
 /// COMMON-21.
 #[tokio::test(start_paused = true)]
 async fn a_write_is_sent_again_only_if_a_busy_server_asks_for_a_wait() {

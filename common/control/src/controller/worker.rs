@@ -385,7 +385,7 @@ impl<C: Controller> RunningLoop for Loop<C> {
                 return Err(format!("{}: {lost}", self.shared.name));
             }
         }
-        Ok(())
+        self.shared.controller.check_ready().map_err(|why| format!("{}: {why}", self.shared.name))
     }
 
     fn debug_queue(&self) -> Value {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     api::{self, EncodedBody, WireFormat},
-    informer,
+    discovery, informer,
     wire::MessageSchema,
 };
 
@@ -41,6 +41,10 @@ impl From<Result<EncodedBody, api::Error>> for RequestBody {
 pub(super) enum AnswerContent {
     /// The metadata of the object.
     Metadata,
+    /// The metadata of the objects of a list.
+    MetadataList,
+    /// An aggregated discovery document.
+    Discovery,
     /// The whole object in JSON.
     Json,
     /// The whole object, in protobuf with this schema if possible.
@@ -52,6 +56,8 @@ impl AnswerContent {
         match (self, preferred_format) {
             (Self::Metadata, WireFormat::Protobuf) => informer::ACCEPT_PROTOBUF_METADATA,
             (Self::Metadata, WireFormat::Json) => informer::ACCEPT_METADATA,
+            (Self::MetadataList, _) => informer::ACCEPT_METADATA_LIST,
+            (Self::Discovery, _) => discovery::ACCEPT,
             (Self::Object(_), WireFormat::Protobuf) => informer::ACCEPT_PROTOBUF,
             (Self::Object(_), WireFormat::Json) | (Self::Json, _) => informer::ACCEPT_JSON,
         }

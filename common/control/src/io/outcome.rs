@@ -64,6 +64,8 @@ pub enum SyncErrorClass {
     OtherHash,
     /// Nothing can be decided for the object.
     Plan,
+    /// Objects exist that should have been deleted.
+    Remaining,
     /// An owner reference crosses namespaces.
     Scope,
     /// The template of the object cannot be used.
@@ -91,6 +93,7 @@ impl SyncErrorClass {
             Self::NotOurs => "not_ours",
             Self::OtherHash => "other_hash",
             Self::Plan => "plan",
+            Self::Remaining => "remaining",
             Self::Scope => "scope",
             Self::Template => "template",
             Self::Unreadable => "unreadable",

@@ -76,7 +76,7 @@ fn changes_after_refusal(request: &Request, refusal: &Refusal) -> Vec<LedgerChan
         Verb::Create(_) if role == ObjectRole::Child && class == RefusalClass::MaybeWritten => {
             consequences.push(AwaitUnansweredCreation);
         }
-        Verb::Get | Verb::Patch(..) | Verb::Replace(_) if class == RefusalClass::NotFound => {
+        Verb::Get | Verb::Patch(..) | Verb::Replace(_) | Verb::Apply(..) if class == RefusalClass::NotFound => {
             consequences.push(AwaitOwnerGone);
         }
         Verb::Delete(..) if role == ObjectRole::AwaitedObject && refusal.error.is_not_found() => {
@@ -85,7 +85,7 @@ fn changes_after_refusal(request: &Request, refusal: &Refusal) -> Vec<LedgerChan
         Verb::Delete(..) if concerns_owner => consequences.push(ForgetDeletion),
         _ => {}
     }
-    if matches!(request.verb, Verb::Patch(..) | Verb::Replace(_) | Verb::Delete(..))
+    if matches!(request.verb, Verb::Patch(..) | Verb::Replace(_) | Verb::Apply(..) | Verb::Delete(..))
         && class == RefusalClass::VersionConflict
         && concerns_owner
     {
@@ -105,7 +105,9 @@ impl<'r> SyncWrites<'r> {
     /// Returns the precondition of a write, with the version that the last write of this sync gave to the object.
     pub(super) fn precondition_after_last_write(&self, request: &Request) -> Option<Precondition> {
         let Precondition { uid, version } = request.precondition.clone()?;
-        let version = version.map(|judged| self.versions.lock().get(&uid).copied().unwrap_or(judged));
+        // A version that was read after the last write is newer than the version of that write.
+        let version =
+            version.map(|judged| self.versions.lock().get(&uid).map_or(judged, |written| judged.max(*written)));
         Some(Precondition { uid, version })
     }
 

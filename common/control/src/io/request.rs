@@ -31,7 +31,8 @@ pub enum Verb {
     Patch(PatchFormat, RequestBody),
     /// Replaces an object. The body contains its UID and its `resourceVersion`.
     Replace(RequestBody),
-    /// Creates the object, or changes the fields in the body, as this field manager.
+    /// Creates the object, or changes the fields in the body, as this field manager. A precondition is added to the body; nothing
+    /// is created then.
     Apply(&'static str, RequestBody),
     /// Deletes an object, with a propagation policy and a grace period in seconds.
     Delete(Option<&'static str>, Option<i64>),
@@ -132,6 +133,8 @@ pub struct Request {
     pub(super) role: ObjectRole,
     /// What the server answers; `None` for the default.
     pub(super) answer_content: Option<AnswerContent>,
+    /// Whether the request is sent again after an answer with 503, as often and as late as the server asks for.
+    is_repeated_if_unavailable: bool,
     /// The reason for the request, shown in explanations; may be empty.
     pub(super) reason: Cow<'static, str>,
 }
@@ -153,6 +156,7 @@ impl Request {
             precondition,
             role,
             answer_content: None,
+            is_repeated_if_unavailable: true,
             reason: why,
         }
     }
@@ -178,8 +182,15 @@ impl Request {
         Self::new(Verb::GetPath(path), resource, &Text::default(), name)
     }
 
+    /// Creates a request that reads an aggregated discovery document; `root` is `/api` or `/apis`. `resource` appears in
+    /// explanations only.
+    pub(super) fn discovery(root: &'static str, resource: Resource) -> Self {
+        let request = Self::get_path(root.to_owned(), resource, &Arc::from(root));
+        Self { answer_content: Some(AnswerContent::Discovery), verb_text: "discover", ..request }
+    }
+
     /// Creates a request that applies the fields in `body`, which name the object, as `field_manager`, and takes them from other
-    /// managers. The object is created if it does not exist.
+    /// managers. Without a [precondition](Self::with_precondition), the object is created if it does not exist.
     pub fn apply(
         resource: Resource,
         namespace: &Text,
@@ -261,10 +272,18 @@ impl Request {
         Self { subresource, ..self }
     }
 
-    /// Makes the server answer with the metadata of the object alone, the default of writes.
+    /// Makes the server answer with the metadata of the object or of the objects alone, the default of writes to one object.
     #[must_use]
     pub fn with_metadata_answer(self) -> Self {
-        Self { answer_content: Some(AnswerContent::Metadata), ..self }
+        let is_list = matches!(self.verb, Verb::List(_) | Verb::DeleteCollection(_));
+        let answer_content = if is_list { AnswerContent::MetadataList } else { AnswerContent::Metadata };
+        Self { answer_content: Some(answer_content), ..self }
+    }
+
+    /// Ends the request with the first answer of 503, although the server may ask for a retry. For a sync that has other work.
+    #[must_use]
+    pub fn without_retries_if_unavailable(self) -> Self {
+        Self { is_repeated_if_unavailable: false, ..self }
     }
 
     /// Makes the server answer with the whole object, which is decoded as `K` or as another projection of the same kind.
@@ -283,7 +302,7 @@ impl Request {
     /// Returns what the server answers.
     pub(super) fn answer_content(&self) -> AnswerContent {
         let default = match self.verb {
-            // A server cannot answer with the metadata of one object.
+            // The answer is a list, and not one object.
             Verb::DeleteCollection(_) => AnswerContent::Json,
             _ if self.verb.is_write() => AnswerContent::Metadata,
             _ => AnswerContent::Json,
@@ -350,10 +369,15 @@ impl Request {
             subresource: self.subresource,
         };
         let unsent = |error: String| api::Error::Unsent(format!("the body of the request cannot be encoded: {error}"));
+        let conditional = |body: &RequestBody| match (body.encoded()?.bytes, &precondition) {
+            (body, None) => Ok(body),
+            (body, Some(precondition)) => {
+                with_precondition(&body, precondition).map_err(|error| unsent(error.to_string()))
+            }
+        };
         let call = match &self.verb {
             Verb::Get => Call::get(target.path(), informer::ACCEPT_JSON),
             Verb::GetPath(path) => Call::get(path.clone(), informer::ACCEPT_JSON),
-            Verb::Apply(field_manager, body) => Call::apply(target, field_manager, body.encoded()?.bytes),
             Verb::DeleteCollection(query) => Call::delete_collection(target, query),
             Verb::List(query) => Call::list(&self.resource, &self.namespace, query, informer::ACCEPT_JSON),
             Verb::Create(body) => Call::create(target, body.encoded()?),
@@ -371,13 +395,8 @@ impl Request {
                 }
                 Call::replace(target, body)
             }
-            Verb::Patch(kind, body) => {
-                let mut body = body.encoded()?.bytes;
-                if let Some(precondition) = &precondition {
-                    body = with_precondition(&body, precondition).map_err(|error| unsent(error.to_string()))?;
-                }
-                Call::patch(target, *kind, body)
-            }
+            Verb::Patch(format, body) => Call::patch(target, *format, conditional(body)?),
+            Verb::Apply(field_manager, body) => Call::apply(target, field_manager, conditional(body)?),
             Verb::Delete(propagation, grace_seconds) => {
                 let Precondition { uid, version } = precondition.unwrap_or_default();
                 let uid = (!uid.is_empty()).then_some(uid);
@@ -391,7 +410,8 @@ impl Request {
                 Call::delete(target, &options, preferred_format)?
             }
         };
-        Ok(call.with_accept_header(self.answer_content().accept_header(preferred_format)))
+        let call = call.with_accept_header(self.answer_content().accept_header(preferred_format));
+        Ok(if self.is_repeated_if_unavailable { call } else { call.without_retries_if_unavailable() })
     }
 }
 
@@ -487,9 +507,7 @@ impl Refusal {
     pub fn is_not_found(&self) -> bool {
         self.class == RefusalClass::NotFound
     }
-}
 
-impl Refusal {
     /// Classifies the error of a request.
     pub(super) fn of_request(request: &Request, error: api::Error) -> Self {
         let has_other_uid = matches!(request.verb, Verb::Replace(_)) && error.is_uid_conflict();
@@ -519,7 +537,7 @@ impl From<api::Error> for Refusal {
     }
 }
 
-/// Adds the UID and the version of the precondition to the body of a patch.
+/// Adds the UID and the version of the precondition to the body of a patch or an apply.
 fn with_precondition(body: &[u8], precondition: &Precondition) -> serde_json::Result<Bytes> {
     let mut members: std::collections::BTreeMap<String, Box<RawValue>> = serde_json::from_slice(body)?;
     let mut metadata: Value =

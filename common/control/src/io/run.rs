@@ -27,6 +27,7 @@ use super::{
 use crate::{
     api::{self, Api, Call, EncodedBody, WireFormat, WrittenObject},
     consistency::{Ledger, LedgerOwner},
+    discovery::DiscoveredResources,
     events::{EventRecorder, EventType, InvolvedObject},
     informer,
     map::HashSet,
@@ -213,7 +214,7 @@ impl<'r, M: Sync> Io<'r, M> {
             IoBackend::ApiServer(run) => {
                 let schema = match request.answer_content() {
                     AnswerContent::Object(schema) => Some(schema),
-                    AnswerContent::Metadata | AnswerContent::Json => None,
+                    _ => None,
                 };
                 let (metadata, format, body) = Box::pin(run.send(request)).await?;
                 Ok(Answer { metadata, body: Some((format, body)), schema })
@@ -224,6 +225,19 @@ impl<'r, M: Sync> Io<'r, M> {
     /// Sends a request and decodes the object in the answer; `None` in a forecast.
     pub async fn send_and_decode<T: DeserializeOwned>(self, request: Request) -> Result<Option<T>, Refusal> {
         self.send(request.with_whole_answer()).await?.decode()
+    }
+
+    /// Reads the discovery documents of the server; `None` in a forecast. `resource` appears in explanations only.
+    pub async fn discover(self, resource: &Resource) -> Result<Option<DiscoveredResources>, Refusal> {
+        let mut discovered = DiscoveredResources::default();
+        for root in ["/api", "/apis"] {
+            let request = Request::discovery(root, resource.clone()).without_retries_if_unavailable();
+            match self.send(request).await?.body {
+                Some((_, document)) => discovered.add_document(&document)?,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(discovered))
     }
 
     /// Waits for `duration`. A forecast does not wait.
@@ -439,7 +453,7 @@ impl<'r, M> SyncRun<'r, M> {
         };
         let answer = match answer {
             // Some servers answer a deletion with neither a status nor the object.
-            Ok((format, bytes)) if matches!(request.verb, Verb::Delete(..)) => {
+            Ok((format, bytes)) if matches!(request.verb, Verb::Delete(..) | Verb::DeleteCollection(_)) => {
                 Ok((AnswerMetadata::parse(format, &bytes).unwrap_or_default(), format, bytes))
             }
             Ok((format, bytes)) if request.verb.is_write() || request.precondition.is_some() => {

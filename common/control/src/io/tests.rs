@@ -614,6 +614,59 @@ async fn a_sync_that_awaits_anything_but_io_is_a_bug() {
     let _ = world.run(foreign).await;
 }
 
+/// Applies a label of the object of the sync twice.
+async fn applies_twice(io: Io<'_, Memory>) -> Result<Requeue, SyncError> {
+    let set = Meta {
+        name: "web".into(),
+        uid: Uid::new("SET"),
+        resource_version: ResourceVersion::parse("5"),
+        ..Meta::default()
+    };
+    let body = || io.encode_body(|| json!({"metadata": {"name": "web", "labels": {"a": "b"}}}));
+    for _ in 0..2 {
+        let apply = Request::apply(SETS, &set.namespace, &set.name, "my-loop", body())
+            .with_precondition(Some(Precondition::for_exact_version(&set)))
+            .with_role(ObjectRole::SyncedObject);
+        let _ = io.send(apply).await;
+    }
+    Ok(Requeue::AfterPlannedDelay)
+}
+
+/// COMMON-26.
+#[tokio::test(start_paused = true)]
+async fn an_apply_names_its_object_at_the_version_of_the_last_write_of_the_sync() {
+    let world = world(|_, _, body| {
+        let next = if body["metadata"]["resourceVersion"] == "5" { "6" } else { "7" };
+        (200, json!({"metadata": {"name": "web", "uid": "SET", "resourceVersion": next}}))
+    });
+    world.run(applies_twice).await.0.unwrap();
+    let metadata: Vec<Value> = world.requests.lock().iter().map(|(_, body)| body["metadata"].clone()).collect();
+    let named = |version| json!({"name": "web", "uid": "SET", "resourceVersion": version, "labels": {"a": "b"}});
+    assert_eq!(metadata, [named("5"), named("6")]);
+    assert!(world.ledger.may_have_unseen_write(&Uid::new("SET"), &SETS));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_sync_after_a_refused_apply_waits_for_the_cache() {
+    let uid = json!({"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]});
+    for (code, reason, details, is_awaited) in [
+        (409, "Conflict", json!({}), true),
+        (404, "NotFound", json!({}), true),
+        (422, "Invalid", uid, true),
+        (422, "Invalid", json!({}), false),
+        (403, "Forbidden", json!({}), false),
+    ] {
+        let world = world(move |_, _, _| {
+            let mut refused = status(reason, "refused");
+            refused["code"] = json!(code);
+            refused["details"] = details.clone();
+            (code, refused)
+        });
+        world.run(applies_twice).await.0.unwrap();
+        assert_eq!(world.ledger.len(), usize::from(is_awaited), "{code} {reason}");
+    }
+}
+
 /// Sends the requests whose paths are not those of single objects.
 async fn addresses(io: Io<'_, Memory>) -> Result<Requeue, SyncError> {
     let (shop, web) = (&"shop".into(), &Arc::from("web"));

@@ -16,7 +16,7 @@ pub use container::{CONTAINER, ENV_VAR};
 pub use event::EVENT;
 pub use meta::{DELETE_OPTIONS, LABEL_SELECTOR, LIST_META, METADATA_ONLY_OBJECT, OBJECT_META, STATUS};
 pub use network::{ENDPOINT_SLICE, ENDPOINTS, SERVICE};
-pub use node::{LEASE, NODE};
+pub use node::{LEASE, NAMESPACE, NODE};
 pub use pod::{AFFINITY, NODE_AFFINITY, POD, POD_SPEC, POD_TEMPLATE_SPEC, TOLERATION};
 pub use volume::PERSISTENT_VOLUME_CLAIM;
 pub use workload::{

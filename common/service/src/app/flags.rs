@@ -23,7 +23,7 @@ use crate::{
     metrics::MetricLimits,
     runtime::LoopDefinition,
     server,
-    settings::{OperatorSettings, TunableValue},
+    settings::{KUBECONFIG, OperatorSettings, TunableValue},
     version,
 };
 
@@ -132,6 +132,7 @@ pub fn clap_command(definition: &ProgramDefinition) -> Command {
                 number(tune.name, default, tune.help)
             }
             TunableValue::Switch(on) => switch(tune.name, on, tune.help).value_parser(value_parser!(String)),
+            TunableValue::File(_) => flag(tune.name, "FILE", tune.help).default_value(default).hide_default_value(true),
         }
     });
     let mut command = Command::new(definition.name)
@@ -143,7 +144,7 @@ pub fn clap_command(definition: &ProgramDefinition) -> Command {
         .after_help(appendix(definition))
         .next_help_heading("API server")
         .args([
-            file("kubeconfig", "Path of a kubeconfig; inside a cluster the Pod's own credentials are used"),
+            file(KUBECONFIG.name, KUBECONFIG.help),
             flag("master", "URL", "Address of the API server; overrides the address in the kubeconfig"),
             number(
                 "kube-api-qps",
@@ -361,6 +362,9 @@ fn options(
         &mut warnings,
     )?;
     settings = values::parse_tunables(&definition.all_tunables(), &values.all("tune"), settings)?;
+    if let Some(kubeconfig) = values.path(KUBECONFIG.name) {
+        settings = settings.with_tunable(KUBECONFIG.name, values::file_value(&kubeconfig.to_string_lossy()));
+    }
     let is_json = values.get::<String>("logging-format") == "json";
     let is_candidate = values.get("leader-elect") && !shadow;
     Ok(ProgramOptions {

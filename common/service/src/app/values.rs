@@ -129,7 +129,13 @@ pub(super) fn parse_tunable_value(tunable: &Tunable, text: &str) -> Result<Tunab
         TunableValue::Integer(_) => parse_number(text, "a whole number").map(TunableValue::Integer),
         TunableValue::Ratio(_) => parse_number(text, "a number").map(TunableValue::Ratio),
         TunableValue::Switch(_) => parse_boolean(text).map(TunableValue::Switch),
+        TunableValue::File(_) => Ok(file_value(text)),
     }
+}
+
+/// Returns the value of a flag for the path of a file. A process parses its command line once, so the text is never freed.
+pub(super) fn file_value(path: &str) -> TunableValue {
+    TunableValue::File(path.to_owned().leak())
 }
 
 fn parse_number<T: FromStr>(text: &str, kind: &str) -> Result<T, String> {
@@ -144,5 +150,6 @@ pub(super) fn format_tunable_value(value: TunableValue) -> String {
         TunableValue::Integer(n) => n.to_string(),
         TunableValue::Ratio(n) => n.to_string(),
         TunableValue::Switch(on) => on.to_string(),
+        TunableValue::File(file) => file.to_owned(),
     }
 }

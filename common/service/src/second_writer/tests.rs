@@ -28,6 +28,10 @@ const LOOP: LoopDefinition = LoopDefinition::new("deployment-controller", "deplo
 /// A loop without writes that only it makes, in the same process.
 const SWEEPER: LoopDefinition = LoopDefinition::new("sweep-controller", "sweep", never);
 
+/// A loop without writes that only it makes, and without Events.
+const QUIET: LoopDefinition =
+    LoopDefinition::new("quiet-controller", "quiet", never).with_user_agent_and_component("quiet-controller", "");
+
 /// An API server in memory, which counts its requests by method and last path segment.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<State>>);
@@ -131,7 +135,7 @@ fn world() -> World {
     };
     let election =
         Election::new(settings, api.clone(), Arc::new(keeper), writes.clone(), recorder.clone(), &Metrics::new());
-    let sampler = WriteSampler::new(clock.clone(), writes, [LOOP.owned_writes, SWEEPER.owned_writes]);
+    let sampler = WriteSampler::new(clock.clone(), writes, [LOOP, SWEEPER, QUIET].map(|each| each.owned_writes));
     let watch = SecondWriterWatch {
         api,
         gate,
@@ -139,7 +143,7 @@ fn world() -> World {
         event_recorder: recorder,
         sent_events: SentEventNames::default(),
         write_sampler: Arc::clone(&sampler),
-        loops: vec![LOOP, SWEEPER],
+        loops: vec![LOOP, SWEEPER, QUIET],
         search_period: Duration::from_mins(5),
     };
     tokio::spawn(election.run());
@@ -154,7 +158,7 @@ fn world() -> World {
 impl World {
     fn is_found(&self, evidence: &str) -> bool {
         let text = self.metrics.render_prometheus();
-        [LOOP.name, SWEEPER.name].iter().any(|name| {
+        [LOOP.name, SWEEPER.name, QUIET.name].iter().any(|name| {
             text.contains(&format!("nonet_second_writer{{controller=\"{name}\",evidence=\"{evidence}\"}} 1"))
         })
     }
@@ -173,18 +177,18 @@ fn manager_pod(controllers: &str) -> Value {
     json!({"spec": {"containers": [{"command": command}]}, "status": {"phase": "Running"}})
 }
 
-/// COMMON-76.
+/// COMMON-76, COMMON-77.
 #[tokio::test(start_paused = true)]
 async fn a_manager_with_the_loop_switched_off_is_no_second_writer() {
     let world = world();
     world.server.0.lock().renewals_of_built_in = Some(0);
-    world.server.0.lock().pods = vec![manager_pod("*,-deployment-controller,-sweep-controller")];
+    world.server.0.lock().pods = vec![manager_pod("*,-deployment-controller,-sweep-controller,-quiet-controller")];
     world.pass(3600).await;
     assert!(Evidence::ALL.iter().all(|evidence| !world.is_found(evidence.metric_label())));
     assert!(world.metrics.render_prometheus().contains("nonet_built_in_manager_leads 1"));
     assert_eq!(world.found(), Vec::<String>::new());
     let requests = world.server.0.lock().requests.clone();
-    // Every five minutes, Pods and the Lease are read, and Events are listed and watched.
+    // Every five minutes, Pods and the Lease are read, and Events of one loop are listed and watched.
     for (kind, times) in [("GET pods", 1), ("GET kube-controller-manager", 1), ("GET events", 2)] {
         assert!((times * 10..=times * 14).contains(&requests[kind]), "{kind}: {requests:?}");
     }
@@ -194,7 +198,7 @@ async fn a_manager_with_the_loop_switched_off_is_no_second_writer() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_runs_the_loop_is_announced_once_an_hour_with_a_remedy() {
     let world = world();
-    world.server.0.lock().pods = vec![manager_pod("*,-sweep-controller")];
+    world.server.0.lock().pods = vec![manager_pod("*,-sweep-controller,-quiet-controller")];
     world.pass(180).await;
     assert!(world.is_found("arguments"));
     let found = world.found();

@@ -371,6 +371,30 @@ pub(super) async fn budget(scope: &Scope, object: &PodDisruptionBudget) -> Branc
     branch
 }
 
+/// The most kinds of a terminating namespace whose objects are listed.
+const MAX_REMAINING_KINDS: usize = 5;
+
+/// Returns for each finalizer of the kinds that a condition names an object that has it, such as `configmaps a is held by b`.
+async fn held_objects(scope: &Scope, namespace: &str, message: &str) -> Vec<String> {
+    let kinds = message.split_once(": ").map_or("", |(_, kinds)| kinds).split(", ");
+    let kinds = kinds.filter_map(|kind| Some(kind.split_once(" has ")?.0.trim_end_matches('.')));
+    let mut lines = Vec::new();
+    for kind in kinds.take(MAX_REMAINING_KINDS) {
+        let mut known: Vec<String> = Vec::new();
+        for metadata in scope.reader.list_metadata(namespace, kind).await {
+            for finalizer in
+                metadata.finalizers.iter().flatten().filter(|finalizer| !matches!(&***finalizer, FOREGROUND | ORPHAN))
+            {
+                if !known.contains(finalizer) {
+                    known.push(finalizer.clone());
+                    lines.push(format!("{kind} {} is held by the finalizer {finalizer}", name(&metadata)));
+                }
+            }
+        }
+    }
+    lines
+}
+
 /// Returns the branch of a Namespace.
 pub(super) async fn namespace(scope: &Scope, object: &Namespace) -> Branch {
     let called = name(&object.metadata);
@@ -397,11 +421,16 @@ pub(super) async fn namespace(scope: &Scope, object: &Namespace) -> Branch {
                 format!("objects of namespace {called} are held by finalizers: {message}"),
                 ["start the controllers that remove these finalizers".to_owned()],
             ),
-            "NamespaceContentRemaining" => branch.blame(
-                Weight::Waits,
-                format!("namespace {called} still has objects: {message}"),
-                ["wait".to_owned()],
-            ),
+            "NamespaceContentRemaining" => {
+                for held in held_objects(scope, called, &message).await {
+                    branch.say("list", held);
+                }
+                branch.blame(
+                    Weight::Waits,
+                    format!("namespace {called} still has objects: {message}"),
+                    ["wait".to_owned()],
+                );
+            }
             _ => branch.blame(
                 Weight::Fails,
                 format!("namespace {called} cannot be emptied: {message}"),

@@ -11,20 +11,24 @@ use std::{
     time::Duration,
 };
 
-use common::api::percent_encode;
+use common::{
+    api::percent_encode,
+    informer::{ACCEPT_JSON, ACCEPT_METADATA_LIST},
+};
 use futures::{
     FutureExt as _,
     future::{BoxFuture, Shared},
 };
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
-use k8s_openapi::List;
+use k8s_openapi::{List, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Client,
     client::Body,
     core::response::{Status, StatusSummary},
 };
 use parking_lot::Mutex;
+use serde::{Deserialize, de::DeserializeOwned};
 use tower::Service;
 
 use crate::{
@@ -42,6 +46,38 @@ const EMPTY_LIST: &[u8] = br#"{"kind":"List","apiVersion":"v1","metadata":{"reso
 enum Answer {
     Body(bytes::Bytes),
     Refused { code: u16, why: String },
+}
+
+impl Answer {
+    fn decode<T: DeserializeOwned>(self) -> Result<T, String> {
+        match self {
+            Self::Body(body) => serde_json::from_slice(&body).map_err(|why| why.to_string()),
+            Self::Refused { why, .. } => Err(why),
+        }
+    }
+}
+
+/// The part of an API group that names the version of its resources.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ApiGroup {
+    preferred_version: PreferredVersion,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PreferredVersion {
+    group_version: String,
+}
+
+#[derive(Deserialize)]
+struct MetadataList {
+    items: Vec<PartialObject>,
+}
+
+#[derive(Deserialize)]
+struct PartialObject {
+    metadata: ObjectMeta,
 }
 
 type PendingAnswer = Shared<BoxFuture<'static, Answer>>;
@@ -130,6 +166,34 @@ impl Reader {
         objects
     }
 
+    /// Lists the metadata of the first objects of any kind in a namespace, in the version that the server prefers. `resource` has the
+    /// form `widgets.example.com`.
+    ///
+    /// The list is empty if it cannot be read; see [`Self::unread`].
+    pub(super) async fn list_metadata(self: &Arc<Self>, namespace: &str, resource: &str) -> Vec<ObjectMeta> {
+        let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+        let root = if group.is_empty() {
+            Ok("/api/v1".to_owned())
+        } else {
+            let group = self.answer(&format!("/apis/{group}")).await;
+            group.decode::<ApiGroup>().map(|group| format!("/apis/{}", group.preferred_version.group_version))
+        };
+        let page = match root {
+            Ok(root) => {
+                let target = format!("{root}/namespaces/{}/{plural}?limit=100", percent_encode(namespace));
+                self.answer_as(&target, ACCEPT_METADATA_LIST).await.decode::<MetadataList>()
+            }
+            Err(why) => Err(why),
+        };
+        match page {
+            Ok(page) => page.items.into_iter().map(|object| object.metadata).collect(),
+            Err(why) => {
+                self.note_unread(resource.to_owned(), why);
+                Vec::new()
+            }
+        }
+    }
+
     /// Whether the namespace of the reader is known not to exist.
     pub(super) async fn lacks_namespace(self: &Arc<Self>) -> bool {
         let Some(namespace) = &self.namespace else { return false };
@@ -159,11 +223,16 @@ impl Reader {
 
     /// Returns the answer to a GET of `target`, which is sent only once.
     async fn answer(self: &Arc<Self>, target: &str) -> Answer {
+        self.answer_as(target, ACCEPT_JSON).await
+    }
+
+    /// Returns the answer to a GET of `target` with this `Accept` header.
+    async fn answer_as(self: &Arc<Self>, target: &str, accept: &'static str) -> Answer {
         let answer = {
             let mut answers = self.answers.lock();
             let ask = || {
                 let (client, target, timeout) = (self.client.clone(), target.to_owned(), self.timeout);
-                async move { get(&client, &target, timeout).await }.boxed().shared()
+                async move { get(&client, &target, accept, timeout).await }.boxed().shared()
             };
             answers.entry(target.to_owned()).or_insert_with(ask).clone()
         };
@@ -209,9 +278,9 @@ impl Reader {
     }
 }
 
-async fn get(client: &Client, target: &str, timeout: Duration) -> Answer {
+async fn get(client: &Client, target: &str, accept: &str, timeout: Duration) -> Answer {
     let failed = |why: String| Answer::Refused { code: 500, why };
-    let request = Request::get(target).header(header::ACCEPT, "application/json").body(Body::empty());
+    let request = Request::get(target).header(header::ACCEPT, accept).body(Body::empty());
     let request = match request {
         Ok(request) => request,
         Err(why) => return failed(why.to_string()),

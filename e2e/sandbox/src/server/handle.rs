@@ -304,11 +304,15 @@ impl Core {
             self.await_version(call, &version).await?;
         }
         if let Some(sub) = call.sub.clone()
-            && sub != "status"
+            && !matches!(&*sub, "status" | "finalize")
         {
             return self.subresource(call, &sub);
         }
-        let part = if call.sub.is_some() { Part::Status } else { Part::Main };
+        let part = match call.sub.as_deref() {
+            None => Part::Main,
+            Some("finalize") => Part::Finalize,
+            Some(_) => Part::Status,
+        };
         let representation = Representation::of(call, self.now())?;
         let written = |written: Written, status: StatusCode, call: &Call| {
             let body = match written {
@@ -346,11 +350,9 @@ impl Core {
                 deleted_reply(&deleted, whole, call, &representation)
             }
             "deletecollection" => {
-                let (rv, items) = self.delete_collection(call)?;
-                let mut metadata = serde_json::Map::new();
-                metadata.insert("resourceVersion".into(), rv.to_string().into());
-                let items: Vec<_> = items.iter().map(|v| &**v).collect();
-                Ok(Reply::Encoded(StatusCode::OK, representation.list(&call.resource, metadata, &items)?))
+                let page = self.delete_collection(call)?;
+                let items: Vec<_> = page.items.iter().map(|v| &**v).collect();
+                Ok(Reply::Encoded(StatusCode::OK, representation.list(&call.resource, page.metadata, &items)?))
             }
             _ => Err(ApiError::method_not_allowed()),
         }

@@ -97,13 +97,13 @@ impl fmt::Display for Right {
     }
 }
 
-#[derive(Clone, Debug)]
-struct PolicyRule {
-    verbs: Vec<String>,
-    groups: Vec<String>,
-    resources: Vec<String>,
-    names: Vec<String>,
-    urls: Vec<String>,
+#[derive(Clone, Debug, Default)]
+pub(super) struct PolicyRule {
+    pub(super) verbs: Vec<String>,
+    pub(super) groups: Vec<String>,
+    pub(super) resources: Vec<String>,
+    pub(super) names: Vec<String>,
+    pub(super) urls: Vec<String>,
 }
 
 impl PolicyRule {
@@ -140,6 +140,39 @@ impl PolicyRule {
         };
         self.verbs.iter().any(|v| v == "*" || v == verb) && self.urls.iter().any(fits)
     }
+
+    /// Rules with one verb and one resource, name or path each, which grant the same together.
+    pub(super) fn parts(&self) -> Vec<Self> {
+        let mut parts = Vec::new();
+        let names = self.names.iter().map(|name| vec![name.clone()]).collect::<Vec<_>>();
+        let names = if names.is_empty() { vec![Vec::new()] } else { names };
+        for (group, resource) in self.groups.iter().flat_map(|g| self.resources.iter().map(move |r| (g, r))) {
+            for (verb, names) in self.verbs.iter().flat_map(|verb| names.iter().map(move |names| (verb, names))) {
+                let [verbs, groups, resources] = [verb, group, resource].map(|text| vec![text.clone()]);
+                parts.push(Self { verbs, groups, resources, names: names.clone(), urls: Vec::new() });
+            }
+        }
+        for (url, verb) in self.urls.iter().flat_map(|url| self.verbs.iter().map(move |verb| (url, verb))) {
+            parts.push(Self { verbs: vec![verb.clone()], urls: vec![url.clone()], ..Self::default() });
+        }
+        parts
+    }
+
+    /// Whether the rule grants what one of the [`parts`](Self::parts) of a rule grants.
+    pub(super) fn covers(&self, part: &Self) -> bool {
+        let verb = part.verbs.first().map_or("", |verb| verb);
+        let Some((group, resource)) = part.groups.first().zip(part.resources.first()) else {
+            return part.urls.iter().all(|url| self.allows_url(verb, url));
+        };
+        let (resource, sub) = resource.split_once('/').map_or((&**resource, None), |(of, sub)| (of, Some(sub)));
+        let name = part.names.first().map(|name| &**name);
+        self.allows(&Attributes { verb, group, resource, sub, namespace: None, name })
+    }
+}
+
+/// The rules of a role, as they are stored.
+pub(super) fn rules_of_role(role: &Value) -> Vec<PolicyRule> {
+    at(role, &["rules"]).as_array().into_iter().flatten().map(PolicyRule::of).collect()
 }
 
 #[derive(Debug)]
@@ -168,31 +201,38 @@ struct Binding {
     rules: Vec<PolicyRule>,
 }
 
+impl Binding {
+    /// Whether it gives a user its rules in a namespace; everywhere, if no namespace is given.
+    fn binds(&self, user: &User, namespace: Option<&str>) -> bool {
+        self.namespace.as_deref().is_none_or(|n| Some(n) == namespace) && self.subjects.iter().any(|s| s.is(user))
+    }
+}
+
 /// RBAC, with the compiled policy, which is made anew when roles or bindings have changed.
 #[derive(Debug)]
 pub(crate) struct Access {
     is_enforced: bool,
+    /// Whether an aggregated role grants the rules of the roles that it selects, as if a controller had written them.
+    aggregates_rules: bool,
     /// The rights that each user has asked for; `None` if they are not recorded.
     asked: Option<Mutex<BTreeMap<String, BTreeSet<Right>>>>,
     compiled: Mutex<Option<(u64, Arc<Vec<Binding>>)>>,
 }
 
-fn compile(store: &Store) -> Vec<Binding> {
+fn compile(store: &Store, aggregates_rules: bool) -> Vec<Binding> {
     let all = |table: &str| -> Vec<Arc<Value>> {
         store.list(table, None, None, None).unwrap_or_default().into_iter().map(|(_, v)| v.value()).collect()
-    };
-    let rules_of = |role: &Value| -> Vec<PolicyRule> {
-        at(role, &["rules"]).as_array().into_iter().flatten().map(PolicyRule::of).collect()
     };
     let cluster_roles = all(CLUSTER_ROLES);
     let roles = all(ROLES);
     let cluster_role = |name: &str| -> Vec<PolicyRule> {
         let Some(role) = cluster_roles.iter().find(|r| meta(r, "name") == name) else { return Vec::new() };
-        let mut rules = rules_of(role);
-        for selector in at(role, &["aggregationRule", "clusterRoleSelectors"]).as_array().into_iter().flatten() {
+        let mut rules = rules_of_role(role);
+        let selectors = at(role, &["aggregationRule", "clusterRoleSelectors"]).as_array().filter(|_| aggregates_rules);
+        for selector in selectors.into_iter().flatten() {
             let Some(selector) = LabelSelector::from_object(selector) else { continue };
             for other in cluster_roles.iter().filter(|r| selector.matches(&labels_of(r))) {
-                rules.extend(rules_of(other));
+                rules.extend(rules_of_role(other));
             }
         }
         rules
@@ -217,7 +257,7 @@ fn compile(store: &Store) -> Vec<Binding> {
             cluster_role(name)
         } else {
             let role = roles.iter().find(|r| meta(r, "name") == name && meta(r, "namespace") == namespace);
-            role.map(|r| rules_of(r)).unwrap_or_default()
+            role.map(|r| rules_of_role(r)).unwrap_or_default()
         };
         bindings.push(Binding { namespace: Some(namespace.into()), subjects: subjects(&binding), rules });
     }
@@ -225,8 +265,8 @@ fn compile(store: &Store) -> Vec<Binding> {
 }
 
 impl Access {
-    pub(crate) fn new(is_enforced: bool, records_rights: bool) -> Self {
-        Self { is_enforced, asked: records_rights.then(Mutex::default), compiled: Mutex::default() }
+    pub(crate) fn new(is_enforced: bool, aggregates_rules: bool, records_rights: bool) -> Self {
+        Self { is_enforced, aggregates_rules, asked: records_rights.then(Mutex::default), compiled: Mutex::default() }
     }
 
     /// The rights that a user has asked for, if they are recorded.
@@ -241,7 +281,7 @@ impl Access {
         match &*compiled {
             Some((at, policy)) if *at == changes => policy.clone(),
             _ => {
-                let policy = Arc::new(compile(store));
+                let policy = Arc::new(compile(store, self.aggregates_rules));
                 *compiled = Some((changes, policy.clone()));
                 policy
             }
@@ -255,11 +295,19 @@ impl Access {
         namespace: Option<&str>,
         is_allowed_by: impl Fn(&PolicyRule) -> bool,
     ) -> bool {
-        let holds = |b: &&Binding| b.namespace.as_deref().is_none_or(|n| Some(n) == namespace);
-        let binds = |b: &&Binding| b.subjects.iter().any(|s| s.is(user));
         !self.is_enforced
             || user.groups.iter().any(|g| g == "system:masters")
-            || self.policy(store).iter().filter(holds).filter(binds).any(|b| b.rules.iter().any(&is_allowed_by))
+            || self
+                .policy(store)
+                .iter()
+                .filter(|b| b.binds(user, namespace))
+                .any(|b| b.rules.iter().any(&is_allowed_by))
+    }
+
+    /// The rules that a user has in a namespace, or those that it has everywhere.
+    pub(super) fn rules_of(&self, store: &Store, user: &User, namespace: Option<&str>) -> Vec<PolicyRule> {
+        let policy = self.policy(store);
+        policy.iter().filter(|b| b.binds(user, namespace)).flat_map(|b| b.rules.iter().cloned()).collect()
     }
 
     /// Whether a user may do what it is about to do.

@@ -35,9 +35,11 @@ pub(crate) struct Setup {
     pub(crate) protobuf: bool,
     pub(crate) managed_fields: bool,
     pub(crate) rbac: bool,
+    pub(crate) aggregates_rules: bool,
     pub(crate) records_rights: bool,
     pub(crate) owner_references: bool,
     pub(crate) restricted_endpoints: bool,
+    pub(crate) service_accounts: bool,
     pub(crate) gates: BTreeMap<String, bool>,
     pub(crate) advertised: Option<String>,
 }
@@ -75,7 +77,7 @@ impl Core {
         let mut core = Self {
             faults: Faults::new(clock.clone()),
             webhooks: Webhooks::default(),
-            access: Access::new(setup.rbac, setup.records_rights),
+            access: Access::new(setup.rbac, setup.aggregates_rules, setup.records_rights),
             clock,
             setup,
             store: Mutex::new(Store::new(history)),

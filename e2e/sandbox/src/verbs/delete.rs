@@ -18,7 +18,7 @@ use crate::{
     },
     verbs::{
         core::Core,
-        read::Selection,
+        read::Page,
         request::{Call, DeleteOptions},
         status::{ApiError, ApiResult},
         write::{author, subject},
@@ -266,24 +266,23 @@ impl Core {
         Ok((deleted, whole))
     }
 
-    /// Handles DELETE on a collection; answers with what was there.
-    pub(crate) fn delete_collection(&self, call: &mut Call) -> ApiResult<(u64, Vec<Arc<Version>>)> {
+    /// Handles DELETE on a collection, or on one page of it; answers with what was there.
+    pub(crate) fn delete_collection(&self, call: &mut Call) -> ApiResult<Page> {
         let options = delete_options(call)?;
         let resource = call.resource.clone();
-        let selection = Selection::of(call)?;
-        let mut store = self.store.lock();
-        let all = store.list(&resource.table, call.namespace.as_deref(), None, None).unwrap_or_default();
-        let rv = store.rv();
-        let chosen: Vec<_> = all.into_iter().filter(|(_, v)| selection.matches(&resource, v)).collect();
+        let page = self.list(call, None)?;
         let deleting = Deleting { core: self, author: author(call), resource: &resource, options };
-        for (key, _) in &chosen {
-            match deleting.delete(&mut store, key) {
+        let mut store = self.store.lock();
+        for version in &page.items {
+            let key = Key::new(call.namespace.as_deref(), meta(&version.value(), "name"));
+            match deleting.delete(&mut store, &key) {
                 Ok(_) => {}
                 // Gone meanwhile, with the one before it.
                 Err(error) if error.code == 404 => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok((rv, chosen.into_iter().map(|(_, v)| v).collect()))
+        drop(store);
+        Ok(page)
     }
 }

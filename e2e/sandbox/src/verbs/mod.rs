@@ -2,10 +2,12 @@
 
 pub(crate) mod accept;
 pub(crate) mod access;
+pub(crate) mod attestation;
 pub(crate) mod core;
 pub(crate) mod damage;
 pub(crate) mod decode;
 pub(crate) mod delete;
+pub(crate) mod escalation;
 pub(crate) mod faults;
 pub(crate) mod managed;
 pub(crate) mod owner_references;
@@ -16,6 +18,7 @@ pub(crate) mod reply;
 pub(crate) mod representation;
 pub(crate) mod request;
 pub(crate) mod restricted_endpoints;
+pub(crate) mod service_accounts;
 pub(crate) mod status;
 pub(crate) mod subresource;
 pub(crate) mod table;

@@ -1,4 +1,4 @@
-//! Subresources other than status: scale, binding, eviction, finalize, log.
+//! Subresources other than status and finalize: scale, binding, eviction, log.
 
 use http::StatusCode;
 use jiff::SignedDuration;
@@ -25,7 +25,7 @@ use crate::{
         reply::Reply,
         request::{Call, DeleteOptions},
         status::{ApiError, ApiResult},
-        write::{Part, Written, author, check_url_name, emptied},
+        write::{Part, Written, author, check_url_name},
     },
 };
 
@@ -88,7 +88,7 @@ fn set_replicas(resource: &Resource, object: &mut Value, replicas: i64) {
 }
 
 impl Core {
-    /// Handles a request for a subresource other than status.
+    /// Handles a request for a subresource other than status and finalize.
     pub(crate) fn subresource(&self, call: &mut Call, sub: &str) -> ApiResult<Reply> {
         match (sub, call.verb) {
             ("scale", "get") => {
@@ -98,7 +98,6 @@ impl Core {
             ("scale", _) => self.scale(call),
             ("binding", "create") => self.bind(call),
             ("eviction", "create") => self.evict(call),
-            ("finalize", "update") => self.finalize(call),
             ("token", "create") => self.issue_token(call),
             ("log", "get") => {
                 self.get(call)?;
@@ -236,22 +235,6 @@ impl Core {
             self.put(&mut store, &author(call), &resource, &key, new);
         }
         Ok(done())
-    }
-
-    fn finalize(&self, call: &mut Call) -> ApiResult<Reply> {
-        let given = read(call)?;
-        check_url_name(call.name(), &given)?;
-        let (key, resource) = (call.key(), call.resource.clone());
-        let mut store = self.store.lock();
-        let old = find(&store, call)?.value();
-        let mut new = Value::clone(&old);
-        child(&mut new, "spec").insert("finalizers".into(), at(&given, &["spec", "finalizers"]).clone());
-        if emptied(&new, &old) {
-            self.remove(&mut store, &author(call), &resource, &key);
-            return Ok(Reply::Object(StatusCode::OK, new));
-        }
-        let event = self.put(&mut store, &author(call), &resource, &key, new);
-        Ok(Reply::Object(StatusCode::OK, Value::clone(&event.version.value())))
     }
 
     fn evict(&self, call: &mut Call) -> ApiResult<Reply> {

@@ -15,7 +15,7 @@ use crate::{
     value::{
         errors::FieldError,
         json,
-        object::{at, finalizers, is_deleting, meta, meta_mut, set_meta, tidy_meta},
+        object::{as_map, at, finalizers, is_deleting, meta, meta_mut, set_meta, tidy_meta},
     },
     verbs::{
         core::Core,
@@ -43,6 +43,8 @@ pub(crate) enum Written {
 pub(crate) enum Part {
     Main,
     Status,
+    /// The finalizers in the spec of a namespace.
+    Finalize,
 }
 
 impl Core {
@@ -76,6 +78,8 @@ impl Core {
         if self.webhooks.review(&subject(&author(call), resource, namespace, name.as_deref()), &mut object)? {
             resource.default(&mut object);
         }
+        let key = Key::new(namespace, call.name());
+        self.check_escalation(&self.store.lock(), &author(call), resource, &key, (None, &object))?;
         let metadata = meta_mut(&mut object);
         for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "uid"] {
             metadata.remove(field);
@@ -112,6 +116,8 @@ impl Core {
         }
         self.check_owner_references(&store, &author(call), resource, namespace, (None, &object))?;
         self.check_restricted_endpoints(&store, &author(call), resource, namespace, (None, &object))?;
+        self.check_attestation(&store, &author(call), resource, (None, &object))?;
+        self.check_service_account(&store, resource, namespace, &object)?;
         let charges =
             namespace.map(|namespace| Charges::of(&store, resource, meta(&object, "name"), namespace)).transpose()?;
         let mut attempts = 0;
@@ -223,6 +229,7 @@ impl Core {
             return Err(ApiError::wrong_uid(resource, key, wanted, old_uid));
         }
         let mut new = make(&old)?;
+        self.check_escalation(store, author, resource, key, (Some(&old), &new))?;
         let text = raw::take(&mut new).or_else(|| {
             let kept = current.raw.as_deref()?;
             let same = new.get(raw::FIELD) == old.get(raw::FIELD);
@@ -256,13 +263,17 @@ impl Core {
         match part {
             Part::Main => self.with_env(|env| resource.prepare_update(&mut new, &old, env)),
             Part::Status => self.with_env(|env| resource.prepare_status(&mut new, &old, env)),
+            Part::Finalize => match old.get("status") {
+                Some(status) => drop(as_map(&mut new).insert("status".into(), status.clone())),
+                None => drop(as_map(&mut new).remove("status")),
+            },
         }
         keep_system_fields(&mut new, &old);
         let mut errors: Vec<FieldError> = check_update(&new, &old);
         // The real server checks metadata twice, once for all kinds and once for each.
         errors.extend(check_update(&new, &old));
         errors.extend(match part {
-            Part::Main => resource.validate_update(&new, &old),
+            Part::Main | Part::Finalize => resource.validate_update(&new, &old),
             Part::Status => resource.validate_status(&new, &old),
         });
         self.allow_by_gates(&mut errors);
@@ -275,12 +286,17 @@ impl Core {
         tidy_meta(&mut new);
         self.check_owner_references(store, author, resource, key.namespace(), (Some(&old), &new))?;
         self.check_restricted_endpoints(store, author, resource, key.namespace(), (Some(&old), &new))?;
+        self.check_attestation(store, author, resource, (Some(&old), &new))?;
         let old_managed = at(&old, &["metadata", "managedFields"]);
         if old_managed.is_array() && given_managed.is_none_or(|m| m.is_null()) {
             set_meta(&mut new, "managedFields", old_managed.clone());
         }
         if !options.applied && (old_managed.is_array() || self.setup.managed_fields) {
-            let sub = (part == Part::Status).then_some("status");
+            let sub = match part {
+                Part::Main => None,
+                Part::Status => Some("status"),
+                Part::Finalize => Some("finalize"),
+            };
             managed::track(resource, &old, &mut new, &options.manager, sub, &names::time(self.clock.now()));
         }
         if new == *old {

@@ -31,6 +31,9 @@ const EARLIER: u64 = 2;
 /// How often a write is made at most once it is granted: one for each of three Pods, or a status that follows what it tells of.
 const GRANTED: u64 = 4;
 
+/// The certificate authorities that serviceaccount-controller publishes.
+const ROOT_CA_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../common/client/testdata/ca.crt");
+
 struct Situation {
     name: String,
     operation: Operation,
@@ -220,5 +223,7 @@ groups! {
     dependents "dependents" gc_controller &[];
     pods_and_nodes "pods-and-nodes" node_lifecycle_controller
         &[("node-monitor-grace-period", TunableValue::Duration(Duration::from_hours(10)))];
+    namespaces "namespaces" serviceaccount_controller
+        &[("root-ca-file", TunableValue::File(ROOT_CA_FILE))];
     silent_nodes "silent-nodes" node_lifecycle_controller &[];
 }

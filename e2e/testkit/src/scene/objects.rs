@@ -34,6 +34,8 @@ pub mod resources {
     pub const LEASES: Resource = namespaced("coordination.k8s.io", "leases", "Lease");
     pub const NAMESPACES: Resource = Resource::cluster_scoped("", "v1", "namespaces", "Namespace");
     pub const NODES: Resource = Resource::cluster_scoped("", "v1", "nodes", "Node");
+    pub const CLUSTER_ROLES: Resource =
+        Resource::cluster_scoped("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole");
 
     /// What a test may leave in its namespace, owners first.
     pub const CLEANED: [Resource; 15] = [

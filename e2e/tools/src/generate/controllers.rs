@@ -23,6 +23,8 @@ const FILES: [(&str, &str); 11] = [
 
 /// The component in the kustomization of a controller that runs on nodes that are not ready.
 const UNREADY_NODES: &str = "  - ../../base/unready-nodes\n";
+/// The component in the kustomizations of a controller that reads the ConfigMap `nonet-root-ca`.
+const ROOT_CA: &str = "base/root-ca\n";
 
 /// All files, in the order of the table.
 pub(super) fn files() -> io::Result<Vec<File>> {
@@ -33,6 +35,14 @@ pub(super) fn files() -> io::Result<Vec<File>> {
             let mut text = fill(template, controller);
             if path == "controllers/NAME/kustomization.yaml" && controller.tolerates_unready_nodes {
                 text.push_str(UNREADY_NODES);
+            }
+            let levels = match path {
+                "controllers/NAME/kustomization.yaml" => "../../",
+                "controllers/NAME/rescue/kustomization.yaml" => "../../../",
+                _ => "",
+            };
+            if controller.reads_root_ca && !levels.is_empty() {
+                text.extend(["  - ", levels, ROOT_CA]);
             }
             files.push(File::of_deploy(&fill(path, controller), &text));
         }

@@ -65,7 +65,7 @@ fn with_lists(page: &str) -> String {
     let off = flag.split_once("tokencleaner,").map_or("", |(_, off)| off);
     let page = replace_lists(page, "-deployment-controller,-", ',', off);
     let names: Vec<&str> = by_name().iter().map(|controller| controller.name).collect();
-    replace_lists(&page, "cronjob-controller daemonset-controller", ' ', names.join(" ").as_str())
+    replace_lists(&page, "clusterrole-controller cronjob-controller", ' ', names.join(" ").as_str())
 }
 
 /// Replaces each list that begins with `begin`.

@@ -30,11 +30,14 @@ impl Rule {
         has(&self.groups, group) && has(&self.resources, resource) && has(&self.verbs, verb)
     }
 
-    /// The part of the rule that only reads, as YAML.
+    /// The part of the rule that only reads, as YAML. A leader that lists objects of a kind without watching them looks for a second
+    /// writer.
     fn read_part(&self) -> Option<String> {
         let verbs: Vec<String> =
             self.verbs.iter().filter(|verb| READ_VERBS.contains(&verb.as_str())).cloned().collect();
-        (!verbs.is_empty()).then(|| {
+        let is_for_decisions =
+            verbs.iter().any(|verb| verb == "watch") || self.resources.iter().any(|name| name == "*");
+        (is_for_decisions && !verbs.is_empty()).then(|| {
             let (groups, resources, verbs) = (flow(&self.groups), flow(&self.resources), flow(&verbs));
             format!("  - apiGroups: {groups}\n    resources: {resources}\n    verbs: {verbs}\n")
         })
@@ -66,8 +69,9 @@ fn missing_verbs(own: &[Rule], verbs: &[&str], group: &str, resource: &str) -> S
 /// The rules by which a leader records Events and notices a second writer, as far as the own rules do not grant them.
 fn second_writer_rules(name: &str, own: &[Rule]) -> String {
     let definition = controllers::ALL.iter().find(|definition| definition.name == name);
-    let searches_events =
-        definition.is_some_and(|definition| definition.loops.iter().any(|one| one.owned_writes.is_empty()));
+    let is_known_by_events =
+        |one: &common::runtime::LoopDefinition| one.owned_writes.is_empty() && !one.event_component.is_empty();
+    let searches_events = definition.is_some_and(|definition| definition.loops.iter().any(is_known_by_events));
     let verbs: &[&str] = if searches_events { &["create", "patch", "list", "watch"] } else { &["create", "patch"] };
     let events = missing_verbs(own, verbs, "", "events");
     let lacks_lease = !own.iter().any(|rule| rule.grants("get", "coordination.k8s.io", "leases"));

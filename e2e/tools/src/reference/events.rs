@@ -65,8 +65,11 @@ pub(super) fn page() -> io::Result<String> {
     let mut text = head("Events", INTRODUCTION);
     section(&mut text, "## Every controller", &table_of(&events, COMMON));
     for definition in controllers::ALL {
-        let components = codes(definition.loops.iter().map(|each| each.event_component));
-        let content = format!("Components: {components}.\n\n{}", table_of(&events, definition.name));
+        let components = definition.loops.iter().map(|each| each.event_component).filter(|each| !each.is_empty());
+        let content = match codes(components) {
+            none if none.is_empty() => "None of its own.\n".to_owned(),
+            components => format!("Components: {components}.\n\n{}", table_of(&events, definition.name)),
+        };
         section(&mut text, &format!("## {}", definition.name), &content);
     }
     Ok(text)

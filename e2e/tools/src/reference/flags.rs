@@ -92,6 +92,7 @@ fn tune_row(tune: &Tunable) -> Vec<String> {
         TunableValue::Integer(value) => ("integer", value.to_string()),
         TunableValue::Ratio(value) => ("number", value.to_string()),
         TunableValue::Switch(value) => ("boolean", value.to_string()),
+        TunableValue::File(value) => ("file", value.to_owned()),
     };
     vec![code(tune.name), kind.to_owned(), code(&default), plain(tune.help)]
 }

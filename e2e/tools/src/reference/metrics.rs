@@ -79,10 +79,13 @@ async fn known(definition: &'static ProgramDefinition) -> Known {
             leads_without_release: true,
             ..leader::ElectionSettings::new("default", definition.name, "one".to_owned())
         };
+        let settings = OperatorSettings::new().with_shadow_mode(is_shadow);
+        let gates = definition.feature_gates.iter();
+        let settings = gates.fold(settings, |settings, gate| settings.with_feature_gate(gate.name, true));
         let TunableValue::Duration(second_writer_period) = SECOND_WRITER_SEARCH_PERIOD.default_value else { continue };
         let assembly = start_loops(StartParameters {
             metrics,
-            settings: Arc::new(OperatorSettings::new().with_shadow_mode(is_shadow)),
+            settings: Arc::new(settings),
             leadership: LeadershipMode::Elected(election),
             second_writer_search_period: second_writer_period,
             ..StartParameters::new(sandbox.client(definition.name), clock.clone(), definition.loops)

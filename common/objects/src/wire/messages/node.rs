@@ -17,6 +17,16 @@ pub static NODE: MessageSchema = MessageSchema {
     ],
 };
 
+/// Schema of `core/v1.Namespace`, of which only the metadata are read.
+pub static NAMESPACE: MessageSchema = MessageSchema {
+    name: "core/v1.Namespace",
+    fields: &[
+        field_always_in_json(1, "metadata", Object(&OBJECT_META)),
+        opaque_field(2, "spec"),
+        opaque_field(3, "status"),
+    ],
+};
+
 pub(super) static NODE_SPEC: MessageSchema = MessageSchema {
     name: "core/v1.NodeSpec",
     fields: &[

@@ -83,6 +83,9 @@ const ACCEPTED: &[(&str, ValueSyntax)] = &[
     ("enable-garbage-collector", Switch(true)),
     ("concurrent-ttl-after-finished-syncs", Count("5")),
     ("terminated-pod-gc-threshold", Count("12500")),
+    ("root-ca-file", Text),
+    ("concurrent-namespace-syncs", Count("10")),
+    ("namespace-sync-period", Duration("5m0s")),
 ];
 
 /// Adds the accepted flags that a program does not have itself, hidden from the help text.

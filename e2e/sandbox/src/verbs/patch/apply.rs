@@ -6,6 +6,7 @@ use crate::{
     api::{names, resource::Resource},
     value::object::{at, meta, meta_mut, set_meta, text},
     verbs::{
+        access::Attributes,
         core::Core,
         decode::yaml,
         managed::{Applied, Conflict},
@@ -69,9 +70,20 @@ impl Core {
             if part == Part::Status {
                 return Err(missing);
             }
-            if !meta(&applied, "uid").is_empty() || !meta(&applied, "resourceVersion").is_empty() {
-                return Err(ApiError::stale(&resource, call.name()));
+            match (meta(&applied, "uid"), meta(&applied, "resourceVersion")) {
+                ("", "") => {}
+                ("", _) => return Err(ApiError::stale(&resource, call.name())),
+                (uid, _) => {
+                    let why = format!(
+                        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                    );
+                    return Err(ApiError::conflict(&resource, call.name(), why));
+                }
             }
+            let (namespace, name) = (call.namespace.as_deref(), call.name.as_deref());
+            let (group, plural) = (&resource.group, &resource.plural);
+            let create = Attributes { verb: "create", group, resource: plural, sub: None, namespace, name };
+            self.access.check(&self.store.lock(), &call.identity, &create)?;
             let new = apply.onto(&Value::Null).map_err(refused)?;
             let new = self.accept_patched(&resource, new, &[], &options, &shown, &mut warnings)?;
             let written = self.create_object(call, new, &options)?;

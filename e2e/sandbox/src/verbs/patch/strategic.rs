@@ -91,6 +91,12 @@ fn merge_map(
             continue;
         }
         let here = below(path, key);
+        if let (None, Value::Object(patch)) = (target.get(key), value)
+            && directive(patch).is_some()
+        {
+            // As upstream, `removeDirectives`: a map with a directive has no effect without a map that it could concern.
+            continue;
+        }
         let new = match (target.remove(key), value) {
             (Some(Value::Object(old)), Value::Object(patch)) => Value::Object(merge_map(old, patch, &here, lists)?),
             (None, Value::Object(patch)) => Value::Object(merge_map(Map::new(), patch, &here, lists)?),
@@ -261,6 +267,7 @@ mod tests {
             json!([{"name": "z"}])
         );
         assert_eq!(run(&current, &json!({"m": {"$patch": "replace", "z": 1}}))["m"], json!({"z": 1}));
+        assert_eq!(run(&current, &json!({"new": {"$patch": "replace", "z": 1}})), current);
         assert_eq!(run(&current, &json!({"m": {"$retainKeys": ["x"], "x": 5}}))["m"], json!({"x": 5}));
         assert_eq!(run(&current, &json!({"$deleteFromPrimitiveList/finalizers": ["f"]}))["finalizers"], json!(["g"]));
     }
