@@ -21,7 +21,7 @@ pub struct ClusterRole {
     /// The rules that the role grants.
     #[serde(default, deserialize_with = "null_as_default")]
     pub rules: Box<[PolicyRule]>,
-    /// The roles from which the controller fills `rules`; `None` for a role with rules of its own.
+    /// Selects the roles whose rules this role gets; `None` for a role with rules of its own.
     #[serde(default)]
     pub aggregation_rule: Option<AggregationRule>,
 }

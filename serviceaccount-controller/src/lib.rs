@@ -2,10 +2,11 @@
 //!
 //! # What it promises
 //!
-//! Each namespace of the phase `Active` has the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt` ([`namespaced`]), whose
-//! only data is the bundle: the PEM text of the certificate authorities ([`ca_bundle_file`]). An account that exists is never changed. A ConfigMap that another client changes is repaired, once a second at most. With the feature gate
-//! `ClusterTrustBundle`, the bundle is also in a ClusterTrustBundle, and there is no other one of its signer
-//! ([`trust_bundles`]). What is no usable bundle is never published: the last good one stays.
+//! Each namespace of the phase `Active` has the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt` ([`namespaced`]). The
+//! only data of the ConfigMap is the bundle: the PEM text of the certificate authorities ([`ca_bundle_file`]). An existing account is
+//! never changed. A ConfigMap that another client changes is repaired, once a second at most. With the feature gate
+//! `ClusterTrustBundle`, a ClusterTrustBundle has the bundle, too, and its signer has no other one ([`trust_bundles`]). An unusable
+//! bundle is never published: the last good one stays.
 //!
 //! # How it is laid out
 //!

@@ -7,6 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     api::PatchFormat,
+    ca_bundle::Bundle,
     ca_bundle_file::BundleFile,
     prelude::*,
     runtime::{LoopGroup, ServedInformer},
@@ -90,11 +91,9 @@ impl Controller for TrustBundleController {
     }
 
     async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Self>) -> Result<Requeue, SyncError> {
-        if plan.name.is_empty() {
-            return Ok(Requeue::AfterPlannedDelay);
-        }
+        let (Some(bundle), Some(name)) = (&snapshot.bundle, &plan.name) else { return Ok(Requeue::AfterPlannedDelay) };
         let began = io.now();
-        let outcome = publish(snapshot, plan, io).await;
+        let outcome = publish(&snapshot.resource, bundle, name, plan, io).await;
         let duration = io.now().duration_since(began);
         io.update_memory(|controller| controller.metrics.record(outcome.as_ref().err(), duration));
         let failed = |refusal| SyncError::from_refusal("cannot publish the ClusterTrustBundle", &refusal);
@@ -108,11 +107,12 @@ impl Controller for TrustBundleController {
 
 /// Creates or corrects the object, and then deletes the others. The first failure of a deletion is returned after all of them.
 async fn publish(
-    Snapshot { resource, bundle, .. }: &Snapshot,
-    Plan { name, creates, corrected, deleted }: &Plan,
+    resource: &Resource,
+    Bundle { text, .. }: &Bundle,
+    name: &Arc<str>,
+    Plan { creates, corrected, deleted, .. }: &Plan,
     io: Io<'_, TrustBundleController>,
 ) -> Result<(), Refusal> {
-    let text = bundle.as_ref().map(|bundle| &*bundle.text).unwrap_or_default();
     if *creates {
         let spec = json!({"signerName": SIGNER, "trustBundle": text});
         let (api_version, kind) = (resource.api_version(), resource.kind());

@@ -25,6 +25,8 @@ pub use informers::{DiscoveredInformers, InformerChanges};
 /// `Accept` header of aggregated discovery: one answer describes all resources below `/api` or `/apis`. Every supported server
 /// version has this format.
 pub const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// The paths of the discovery documents.
+pub const ROOTS: [&str; 2] = ["/api", "/apis"];
 
 /// A resource in one version, and the requests that the server accepts for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +106,7 @@ impl DiscoveredResources {
     /// If the server does not answer, or if the answer is not a discovery document. Stale group versions are no error.
     pub async fn read(api: &Api) -> Result<Self, Error> {
         let mut discovered_resources = Self::default();
-        for root in ["/api", "/apis"] {
+        for root in ROOTS {
             discovered_resources.add_document(&api.read_path(root, ACCEPT).await?)?;
         }
         Ok(discovered_resources)

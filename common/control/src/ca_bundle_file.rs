@@ -1,4 +1,5 @@
-//! The source of the certificate authorities that a controller publishes: the file of `--root-ca-file`, or the certificate authority of the kubeconfig.
+//! The source of the certificate authorities that a controller publishes: the file of `--root-ca-file`, or the certificate authority
+//! of the kubeconfig.
 //!
 //! The source is read at the start and every 30 seconds. Upstream reads it once, and ends if it is unusable. Here the last good
 //! bundle stays in use, because a file that is being replaced is unusable for a moment.
@@ -84,9 +85,10 @@ impl BundleFile {
     /// Reads the source, logs each change of the result, and calls the listeners after a change of the bundle. Fails if the source is
     /// unusable.
     fn read(&self) -> Result<(), ()> {
+        let read = read_source(&self.settings);
         let mut reads = self.reads.lock();
         let old_problem = reads.problem.clone();
-        let is_new_bundle = reads.add_read(read_source(&self.settings));
+        let is_new_bundle = reads.add_read(read);
         match &reads.problem {
             Some(problem) if reads.problem != old_problem => {
                 let effect =

@@ -146,7 +146,7 @@ pub trait SyncPlan {
     }
 }
 
-/// A plan that consists of its texts, because all that a sync does follows from answers.
+/// A plan that has nothing but texts. The answers of the server decide what the sync does.
 impl SyncPlan for Explanation {
     fn situation(&self) -> String {
         self.situation.clone()

@@ -130,9 +130,9 @@ pub fn set_deployment_condition(conditions: &mut Vec<Condition>, mut condition: 
 
 /// Sets a condition by the rules for Namespaces.
 ///
-/// A message over 32,768 bytes is truncated. If status, reason and message are the same as before, nothing changes. Otherwise the condition is replaced in its place, and keeps
-/// its `lastTransitionTime` if the status is the same. A new condition is appended. Upstream:
-/// `pkg/controller/namespace/deletion`, `updateConditions`.
+/// A message over 32,768 bytes is truncated. If status, reason and message are the same as before, nothing changes. Otherwise the
+/// condition is replaced in its place, and keeps its `lastTransitionTime` if the status is the same. A new condition is appended.
+/// Upstream: `pkg/controller/namespace/deletion`, `updateConditions`.
 pub fn set_namespace_condition(conditions: &mut Vec<Condition>, mut condition: Condition) -> ConditionListChange {
     if condition.message.len() > MAX_NAMESPACE_MESSAGE {
         let end = condition.message.floor_char_boundary(MAX_NAMESPACE_MESSAGE - "...".len());

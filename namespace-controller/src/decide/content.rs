@@ -125,19 +125,18 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Whether a kind was visited, and had no objects.
-    fn is_known_empty(&self, discovered: &DiscoveredResource) -> bool {
-        self.visited.as_ref().is_some_and(|visited| visited.contains(discovered))
-            && !self.kinds.contains_key(&discovered.resource)
-    }
-
     /// Returns the kinds that the last sync has found empty, and the others. Both begin with Pods and end with the kinds that failed in
     /// the last sync.
     pub fn order_of_visits<'c>(&self, content: &'c Content) -> [Vec<&'c DiscoveredResource>; 2] {
         let mut kinds: Vec<&DiscoveredResource> = content.kinds.iter().collect();
         let has_failed = |resource| self.kinds.get(resource).is_some_and(|state| state.failure.is_some());
         kinds.sort_by_key(|kind| (!is_pods(&kind.resource), has_failed(&kind.resource)));
-        let (known_empty, others) = kinds.into_iter().partition(|kind| self.is_known_empty(kind));
+        let visited: BTreeMap<&Resource, &DiscoveredResource> =
+            self.visited.iter().flat_map(|visited| visited.iter()).map(|kind| (&kind.resource, kind)).collect();
+        let is_known_empty = |discovered: &&DiscoveredResource| {
+            visited.get(&discovered.resource) == Some(discovered) && !self.kinds.contains_key(&discovered.resource)
+        };
+        let (known_empty, others) = kinds.into_iter().partition(is_known_empty);
         [known_empty, others]
     }
 }

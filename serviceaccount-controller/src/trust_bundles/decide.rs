@@ -28,8 +28,8 @@ pub struct Snapshot {
 /// What one sync does.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Name of the object; empty without a bundle.
-    pub name: Arc<str>,
+    /// Name of the object; `None` without a bundle.
+    pub name: Option<Arc<str>>,
     /// Whether the object is created.
     pub creates: bool,
     /// The object, if its bundle is corrected.
@@ -40,11 +40,11 @@ pub struct Plan {
 
 impl SyncPlan for Plan {
     fn situation(&self) -> String {
-        format!("the name for the bundle is {:?}", self.name)
+        self.name.as_ref().map_or_else(String::new, |name| format!("the name for the bundle is {name}"))
     }
 
     fn wait_reasons(&self) -> Vec<String> {
-        if self.name.is_empty() { vec![AWAITS_BUNDLE.to_owned()] } else { Vec::new() }
+        if self.name.is_none() { vec![AWAITS_BUNDLE.to_owned()] } else { Vec::new() }
     }
 }
 
@@ -67,7 +67,7 @@ pub fn decide(Snapshot { trust_bundles, bundle, .. }: &Snapshot) -> Plan {
         creates: own.is_none(),
         corrected: own.filter(|own| own.bundle_hash != bundle.hash).cloned(),
         deleted: trust_bundles.iter().filter(is_surplus).cloned().collect(),
-        name,
+        name: Some(name),
     }
 }
 

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     api::{self, Api, Call, EncodedBody, WireFormat, WrittenObject},
     consistency::{Ledger, LedgerOwner},
-    discovery::DiscoveredResources,
+    discovery::{self, DiscoveredResources},
     events::{EventRecorder, EventType, InvolvedObject},
     informer,
     map::HashSet,
@@ -230,7 +230,7 @@ impl<'r, M: Sync> Io<'r, M> {
     /// Reads the discovery documents of the server; `None` in a forecast. `resource` appears in explanations only.
     pub async fn discover(self, resource: &Resource) -> Result<Option<DiscoveredResources>, Refusal> {
         let mut discovered = DiscoveredResources::default();
-        for root in ["/api", "/apis"] {
+        for root in discovery::ROOTS {
             let request = Request::discovery(root, resource.clone()).without_retries_if_unavailable();
             match self.send(request).await?.body {
                 Some((_, document)) => discovered.add_document(&document)?,

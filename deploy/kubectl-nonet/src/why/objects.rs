@@ -1,6 +1,8 @@
 //! What Services, Namespaces and budgets wait for, and what holds an object that is being deleted.
 
-use common::process::leader::HAND_OVER_HOLDER_IDENTITY;
+use std::collections::BTreeSet;
+
+use common::{prelude::Text, process::leader::HAND_OVER_HOLDER_IDENTITY};
 use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
@@ -380,14 +382,11 @@ async fn held_objects(scope: &Scope, namespace: &str, message: &str) -> Vec<Stri
     let kinds = kinds.filter_map(|kind| Some(kind.split_once(" has ")?.0.trim_end_matches('.')));
     let mut lines = Vec::new();
     for kind in kinds.take(MAX_REMAINING_KINDS) {
-        let mut known: Vec<String> = Vec::new();
-        for metadata in scope.reader.list_metadata(namespace, kind).await {
-            for finalizer in
-                metadata.finalizers.iter().flatten().filter(|finalizer| !matches!(&***finalizer, FOREGROUND | ORPHAN))
-            {
-                if !known.contains(finalizer) {
-                    known.push(finalizer.clone());
-                    lines.push(format!("{kind} {} is held by the finalizer {finalizer}", name(&metadata)));
+        let mut known = BTreeSet::new();
+        for object in scope.reader.list_metadata(namespace, kind).await {
+            for finalizer in object.metadata.finalizers.iter().map(Text::as_str) {
+                if !matches!(finalizer, FOREGROUND | ORPHAN) && known.insert(finalizer.to_owned()) {
+                    lines.push(format!("{kind} {} is held by the finalizer {finalizer}", object.metadata.name));
                 }
             }
         }

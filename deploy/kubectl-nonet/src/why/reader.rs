@@ -14,6 +14,7 @@ use std::{
 use common::{
     api::percent_encode,
     informer::{ACCEPT_JSON, ACCEPT_METADATA_LIST},
+    partial_object::{PartialObject, PartialObjectPage},
 };
 use futures::{
     FutureExt as _,
@@ -21,14 +22,14 @@ use futures::{
 };
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
-use k8s_openapi::{List, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{List, apimachinery::pkg::apis::meta::v1::APIGroup};
 use kube::{
     Client,
     client::Body,
     core::response::{Status, StatusSummary},
 };
 use parking_lot::Mutex;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use tower::Service;
 
 use crate::{
@@ -55,29 +56,6 @@ impl Answer {
             Self::Refused { why, .. } => Err(why),
         }
     }
-}
-
-/// The part of an API group that names the version of its resources.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ApiGroup {
-    preferred_version: PreferredVersion,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PreferredVersion {
-    group_version: String,
-}
-
-#[derive(Deserialize)]
-struct MetadataList {
-    items: Vec<PartialObject>,
-}
-
-#[derive(Deserialize)]
-struct PartialObject {
-    metadata: ObjectMeta,
 }
 
 type PendingAnswer = Shared<BoxFuture<'static, Answer>>;
@@ -170,23 +148,26 @@ impl Reader {
     /// form `widgets.example.com`.
     ///
     /// The list is empty if it cannot be read; see [`Self::unread`].
-    pub(super) async fn list_metadata(self: &Arc<Self>, namespace: &str, resource: &str) -> Vec<ObjectMeta> {
+    pub(super) async fn list_metadata(self: &Arc<Self>, namespace: &str, resource: &str) -> Vec<PartialObject> {
         let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
         let root = if group.is_empty() {
             Ok("/api/v1".to_owned())
         } else {
             let group = self.answer(&format!("/apis/{group}")).await;
-            group.decode::<ApiGroup>().map(|group| format!("/apis/{}", group.preferred_version.group_version))
+            group.decode::<APIGroup>().and_then(|group| {
+                let preferred = group.preferred_version.ok_or("the API group has no version")?;
+                Ok(format!("/apis/{}", preferred.group_version))
+            })
         };
         let page = match root {
             Ok(root) => {
                 let target = format!("{root}/namespaces/{}/{plural}?limit=100", percent_encode(namespace));
-                self.answer_as(&target, ACCEPT_METADATA_LIST).await.decode::<MetadataList>()
+                self.answer_as(&target, ACCEPT_METADATA_LIST).await.decode::<PartialObjectPage>()
             }
             Err(why) => Err(why),
         };
         match page {
-            Ok(page) => page.items.into_iter().map(|object| object.metadata).collect(),
+            Ok(page) => page.items,
             Err(why) => {
                 self.note_unread(resource.to_owned(), why);
                 Vec::new()

@@ -30,14 +30,11 @@ impl Rule {
         has(&self.groups, group) && has(&self.resources, resource) && has(&self.verbs, verb)
     }
 
-    /// The part of the rule that only reads, as YAML. A leader that lists objects of a kind without watching them looks for a second
-    /// writer.
+    /// The part of the rule that only reads, as YAML.
     fn read_part(&self) -> Option<String> {
         let verbs: Vec<String> =
             self.verbs.iter().filter(|verb| READ_VERBS.contains(&verb.as_str())).cloned().collect();
-        let is_for_decisions =
-            verbs.iter().any(|verb| verb == "watch") || self.resources.iter().any(|name| name == "*");
-        (is_for_decisions && !verbs.is_empty()).then(|| {
+        (!verbs.is_empty()).then(|| {
             let (groups, resources, verbs) = (flow(&self.groups), flow(&self.resources), flow(&verbs));
             format!("  - apiGroups: {groups}\n    resources: {resources}\n    verbs: {verbs}\n")
         })
@@ -69,13 +66,19 @@ fn missing_verbs(own: &[Rule], verbs: &[&str], group: &str, resource: &str) -> S
 /// The rules by which a leader records Events and notices a second writer, as far as the own rules do not grant them.
 fn second_writer_rules(name: &str, own: &[Rule]) -> String {
     let definition = controllers::ALL.iter().find(|definition| definition.name == name);
-    let is_known_by_events =
-        |one: &common::runtime::LoopDefinition| one.owned_writes.is_empty() && !one.event_component.is_empty();
-    let searches_events = definition.is_some_and(|definition| definition.loops.iter().any(is_known_by_events));
+    let loops = definition.into_iter().flat_map(|definition| definition.loops);
+    let without_owned_writes: Vec<_> = loops.filter(|one| one.owned_writes.is_empty()).collect();
+    let (searches_events, searches_pods) = (
+        without_owned_writes.iter().any(|one| !one.event_component.is_empty()),
+        without_owned_writes.iter().any(|one| one.event_component.is_empty()),
+    );
     let verbs: &[&str] = if searches_events { &["create", "patch", "list", "watch"] } else { &["create", "patch"] };
     let events = missing_verbs(own, verbs, "", "events");
     let lacks_lease = !own.iter().any(|rule| rule.grants("get", "coordination.k8s.io", "leases"));
     let mut text = String::new();
+    if searches_pods && !own.iter().any(|rule| rule.grants("list", "", "pods")) {
+        text.push_str(SECOND_WRITER_BY_PODS);
+    }
     if lacks_lease || events.contains("list") {
         text.push_str(if searches_events { SECOND_WRITER_BY_EVENTS } else { SECOND_WRITER });
     }
@@ -114,6 +117,13 @@ const SECOND_WRITER: &str =
 const SECOND_WRITER_BY_EVENTS: &str =
     "  # To detect a second writer of the same objects, by Events that this controller has not sent and by the Lease of
   # kube-controller-manager.
+";
+
+const SECOND_WRITER_BY_PODS: &str =
+    "  # To detect a second writer by the arguments of the Pods of kube-controller-manager: there is no other evidence.
+  - apiGroups: [\"\"]
+    resources: [pods]
+    verbs: [list]
 ";
 
 const LEASE_OF_MANAGER: &str = "  - apiGroups: [coordination.k8s.io]
