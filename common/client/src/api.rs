@@ -333,7 +333,7 @@ impl Api {
         };
         let now = self.inner.clock.monotonic_now();
         // A write that the closed gate stopped was never sent, so it is not measured.
-        if !matches!(result, Err(Error::NotLeader)) {
+        if !matches!(result, Err(Error::Withheld(_))) {
             self.inner.observer.request_finished(call.method.as_str(), now - started, received);
         }
         match (call.write_target, &result) {
@@ -371,10 +371,7 @@ impl Api {
         let sent = call.body.as_ref().map_or(0, |(_, body)| body.len());
         let request = self.request(&call.method, &call.path, call.accept, call.body.clone())?;
         // The gate is checked immediately before the request is sent, because only the leader may write.
-        let permit = if writes { inner.gate.wait_for_permission().await } else { None };
-        if writes && permit.is_none() {
-            return Err(Error::NotLeader);
-        }
+        let permit = if writes { Some(inner.gate.wait_for_permission(call.decided).await?) } else { None };
         let in_flight = inner.pace.begin_request();
         let exchange = async {
             let response = inner.client.send(request).await.map_err(Error::from_transport)?;

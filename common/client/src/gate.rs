@@ -46,6 +46,8 @@ enum GateState {
         margin: Duration,
         /// Total time for which the machine had been suspended when the deadline was set.
         suspended: Duration,
+        /// Since when the gate has been open without a break.
+        open_since: Instant,
     },
 }
 
@@ -93,10 +95,29 @@ struct WriteDemand {
     notify: Notify,
 }
 
-/// The permission for one write. The leader renews its Lease for as long as the permit exists.
+/// The demand of one write in flight, or of a sync that writes. The leader renews its Lease for as long as it exists.
 #[derive(Debug)]
 #[must_use = "the permit must live as long as the write is in flight"]
 pub struct WritePermit(Arc<WriteDemand>);
+
+/// The time at which the objects were read from which a write follows.
+#[derive(Clone, Copy, Debug)]
+pub struct DecisionTime {
+    at: Instant,
+    /// Total time for which the machine had been suspended until then.
+    suspended: Duration,
+}
+
+/// Why a write may not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WithheldWrite {
+    /// This process does not lead, or no longer.
+    #[error("not the leader")]
+    NotLeader,
+    /// The process was paused, or could not renew its Lease, since the write was decided on. The caches may have changed.
+    #[error("the decision is from before a pause of this process")]
+    OldDecision,
+}
 
 impl Drop for WritePermit {
     fn drop(&mut self) {
@@ -146,9 +167,16 @@ impl WriteGateKeeper {
     pub fn open_until(&self, deadline: Instant) {
         let clock = &self.gate.clock;
         let suspended = clock.total_suspended_time();
-        let margin = deadline.saturating_duration_since(clock.monotonic_now()) / LAST_PART;
+        let now = clock.monotonic_now();
+        let margin = deadline.saturating_duration_since(now) / LAST_PART;
         self.note_opening();
-        self.state.send_replace(GateState::Until { deadline, margin, suspended });
+        self.state.send_modify(|state| {
+            let open_since = match *state {
+                GateState::Until { open_since, .. } if state.is_open(clock) => open_since,
+                _ => now,
+            };
+            *state = GateState::Until { deadline, margin, suspended, open_since };
+        });
     }
 
     /// Whether no write may begin now, so that a write waits for a renewal.
@@ -200,26 +228,46 @@ impl WriteGate {
         *self.state.borrow() != GateState::Closed
     }
 
-    /// Waits until a write may begin, and returns its permit; `None` if this process does not lead, or no longer.
-    ///
-    /// A leader's write that finds the deadline passed or near requests a renewal and waits for it.
-    pub async fn wait_for_permission(&self) -> Option<WritePermit> {
-        let mut state = self.state.clone();
+    /// Returns the time of a decision that is made now.
+    pub fn decision_time(&self) -> DecisionTime {
+        DecisionTime { at: self.clock.monotonic_now(), suspended: self.clock.total_suspended_time() }
+    }
+
+    /// Announces writes, so that the gate stays open until the returned permit is dropped, unless the Lease cannot be renewed.
+    pub fn announce_writes(&self) -> WritePermit {
         self.demand.in_flight.fetch_add(1, Ordering::Relaxed);
-        let permit = WritePermit(Arc::clone(&self.demand));
+        if !self.demand.has_writes.swap(true, Ordering::Relaxed) {
+            self.demand.notify.notify_one();
+        }
+        WritePermit(Arc::clone(&self.demand))
+    }
+
+    /// Waits until a write may begin, and returns its permit.
+    ///
+    /// A leader's write that finds the deadline passed or near requests a renewal and waits for it. A write that was `decided` on
+    /// longer ago than a renewal of the Lease is good for is withheld if the gate was closed since.
+    pub async fn wait_for_permission(&self, decided: Option<DecisionTime>) -> Result<WritePermit, WithheldWrite> {
+        let mut state = self.state.clone();
+        let permit = self.announce_writes();
         loop {
             let now = *state.borrow_and_update();
-            if !matches!(now, GateState::Until { .. }) {
-                return (now == GateState::Open).then_some(permit);
+            match now {
+                GateState::Closed => return Err(WithheldWrite::NotLeader),
+                GateState::Open => return Ok(permit),
+                GateState::Until { margin, open_since, .. } if now.admits_new_write(&self.clock) => {
+                    let is_old = |DecisionTime { at, suspended }| {
+                        let asleep = self.clock.total_suspended_time().saturating_sub(suspended);
+                        let age = self.clock.monotonic_now().saturating_duration_since(at) + asleep;
+                        open_since > at && age > margin * LAST_PART
+                    };
+                    return if decided.is_some_and(is_old) { Err(WithheldWrite::OldDecision) } else { Ok(permit) };
+                }
+                GateState::Until { .. } => {
+                    self.demand.has_writes.store(true, Ordering::Relaxed);
+                    self.demand.notify.notify_one();
+                }
             }
-            let admits = now.admits_new_write(&self.clock);
-            if !self.demand.has_writes.swap(true, Ordering::Relaxed) || !admits {
-                self.demand.notify.notify_one();
-            }
-            if admits {
-                return Some(permit);
-            }
-            state.changed().await.ok()?;
+            state.changed().await.map_err(|_| WithheldWrite::NotLeader)?;
         }
     }
 
@@ -337,9 +385,13 @@ mod tests {
     async fn a_write_of_an_idle_leader_waits_for_the_renewal_that_it_requests() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let (keeper, gate) = closed_write_gate(clock.clone());
-        assert!(gate.wait_for_permission().await.is_none(), "a standby does not wait");
+        assert_eq!(
+            gate.wait_for_permission(None).await.err(),
+            Some(WithheldWrite::NotLeader),
+            "a standby does not wait"
+        );
         keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
-        assert!(gate.wait_for_permission().await.is_some() && keeper.has_write_demand());
+        assert!(gate.wait_for_permission(None).await.is_ok() && keeper.has_write_demand());
         keeper.clear_write_demand();
         assert!(!keeper.has_write_demand());
         keeper.wait_for_write_demand().await;
@@ -349,7 +401,7 @@ mod tests {
         let request = || {
             tokio::spawn({
                 let gate = gate.clone();
-                async move { gate.wait_for_permission().await }
+                async move { gate.wait_for_permission(None).await }
             })
         };
         let waiting = request();
@@ -359,13 +411,40 @@ mod tests {
         keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
         let permit = waiting.await.unwrap();
         keeper.clear_write_demand();
-        assert!(permit.is_some() && keeper.has_write_demand(), "a write in flight");
+        assert!(permit.is_ok() && keeper.has_write_demand(), "a write in flight");
         drop(permit);
         assert!(!keeper.has_write_demand());
         clock.sleep(Duration::from_secs(20)).await;
         let waiting = request();
         keeper.wait_for_write_demand().await;
         keeper.close();
-        assert!(waiting.await.unwrap().is_none(), "the Lease is lost");
+        assert!(waiting.await.unwrap().is_err(), "the Lease is lost");
+    }
+
+    /// COMMON-44.
+    #[tokio::test(start_paused = true)]
+    async fn a_write_is_withheld_if_the_gate_was_closed_since_an_old_decision() {
+        let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
+        let (keeper, gate) = closed_write_gate(clock.clone());
+        let open = || keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
+        let second = Duration::from_secs(1);
+        // How often the Lease is renewed, after how much time asleep; and whether the write may begin.
+        for (renewals, period, suspension, may_write) in [
+            (20, second * 7, Duration::ZERO, true), // a long sync
+            (1, second * 9, Duration::ZERO, true),
+            (1, second * 11, Duration::ZERO, false),
+            (2, second * 6, second * 5, false),
+        ] {
+            open();
+            let decided = gate.decision_time();
+            for _ in 0..renewals {
+                clock.sleep(period).await;
+                clock.simulate_suspension(suspension);
+                open();
+            }
+            let permit = gate.wait_for_permission(Some(decided)).await;
+            assert_eq!(permit.err(), (!may_write).then_some(WithheldWrite::OldDecision), "{renewals} {period:?}");
+            assert!(gate.wait_for_permission(None).await.is_ok());
+        }
     }
 }

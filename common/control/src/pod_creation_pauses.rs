@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_outcome_of_a_group_is_the_worst_of_its_results() {
-        let refused = |class| Err(Refusal { class, error: Error::NotLeader.into() });
+        let refused = |class| Err(Refusal { class, error: Error::Unsent(String::new()).into() });
         for (results, expected) in [
             (vec![Ok(()), Ok(())], PodCreationOutcome::Created),
             (vec![Ok(()), refused(RefusalClass::NotWritten)], PodCreationOutcome::Created),

@@ -265,5 +265,9 @@ async fn an_idle_hour_with_heartbeats_costs_next_to_nothing() {
     let others: Vec<_> = requests.iter().filter(|(key, _)| key.verb != "watch").collect();
     assert!(others.is_empty(), "{others:?}");
     work.guards.add("watch", "requests", requests.iter().map(|(_, requests)| requests).sum());
+    let watched = work.world.sandbox.requests().watched_bytes();
+    for controller in ALL {
+        work.guards.add(controller.name, "bytes", watched.get(controller.name).copied().unwrap_or_default());
+    }
     hold(work.guards);
 }

@@ -8,6 +8,7 @@ use super::{
     DeleteOptions, EncodedBody, FIELD_MANAGER, MAX_ANSWER, MAX_LIST, PatchFormat, WireFormat, error::Error, with_query,
 };
 use crate::{
+    gate::DecisionTime,
     meta::{ResourceVersion, Uid},
     object::{RequestTarget, Resource},
     wire::messages,
@@ -28,6 +29,8 @@ pub struct Call<'a> {
     pub(super) write_target: Option<RequestTarget<'a>>,
     /// Whether the call is repeated after 503 with `Retry-After`.
     pub(super) is_repeated_if_unavailable: bool,
+    /// Time of the decision from which a write follows.
+    pub(super) decided: Option<DecisionTime>,
 }
 
 impl<'a> Call<'a> {
@@ -41,6 +44,7 @@ impl<'a> Call<'a> {
             max_answer_bytes: MAX_ANSWER,
             write_target: None,
             is_repeated_if_unavailable: true,
+            decided: None,
         }
     }
 
@@ -136,6 +140,12 @@ impl<'a> Call<'a> {
         Self { is_repeated_if_unavailable: false, ..self }
     }
 
+    /// Withholds the write if this process was paused or could not renew its Lease since the decision.
+    #[must_use]
+    pub fn with_decision_time(self, decided: DecisionTime) -> Self {
+        Self { decided: Some(decided), ..self }
+    }
+
     fn write(method: Method, target: RequestTarget<'a>, content_type: &'static str, body: Bytes) -> Self {
         let mut path = target.path();
         if method != Method::DELETE {
@@ -150,6 +160,7 @@ impl<'a> Call<'a> {
             max_answer_bytes: MAX_ANSWER,
             write_target: Some(target),
             is_repeated_if_unavailable: true,
+            decided: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::WireFormat;
 use crate::{
     client,
+    gate::WithheldWrite,
     wire::{self, Envelope, messages},
 };
 
@@ -32,9 +33,9 @@ pub enum Error {
     /// The request was sent and its outcome is unknown, so a write may have happened.
     #[error("{0}")]
     OutcomeUnknown(String),
-    /// The write was not sent, because this process is not the leader.
-    #[error("not the leader: the write was not sent")]
-    NotLeader,
+    /// The gate withheld the write, so nothing was sent.
+    #[error("{0}: the write was not sent")]
+    Withheld(#[from] WithheldWrite),
     /// The request succeeded, but the answer could not be decoded.
     #[error("the server's answer cannot be read: {0}")]
     InvalidAnswer(String),
@@ -232,7 +233,7 @@ impl Error {
         match self {
             Self::Unsent(_) | Self::OutcomeUnknown(_) => true,
             Self::Status(s) => s.code == 503,
-            Self::NotLeader | Self::InvalidAnswer(_) | Self::ChangedByAdmission(_) => false,
+            Self::Withheld(_) | Self::InvalidAnswer(_) | Self::ChangedByAdmission(_) => false,
         }
     }
 
@@ -251,7 +252,7 @@ impl Error {
         match self {
             Self::OutcomeUnknown(_) | Self::InvalidAnswer(_) => true,
             Self::Status(s) => s.code >= 500 && s.retry_after.is_none() && !s.is_from_admission(),
-            Self::Unsent(_) | Self::NotLeader | Self::ChangedByAdmission(_) => false,
+            Self::Unsent(_) | Self::Withheld(_) | Self::ChangedByAdmission(_) => false,
         }
     }
 
@@ -266,7 +267,8 @@ impl Error {
     /// Returns the class of the error for metrics and logs, from a fixed set.
     pub fn metric_label(&self) -> &'static str {
         match self {
-            Self::NotLeader => "not_leader",
+            Self::Withheld(WithheldWrite::NotLeader) => "not_leader",
+            Self::Withheld(WithheldWrite::OldDecision) => "old_decision",
             Self::Unsent(_) => "unsent",
             Self::OutcomeUnknown(_) => "lost",
             Self::InvalidAnswer(_) => "answer",

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::*;
-use crate::gate::{WriteGateKeeper, closed_write_gate};
+use crate::gate::{WithheldWrite, WriteGateKeeper, closed_write_gate};
 
 const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 
@@ -83,7 +83,7 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn a_closed_gate_stops_writes_and_no_reads() {
     let world = world(vec![Answer::Status(200, "{}", None)]);
-    assert!(matches!(world.create().await, Err(Error::NotLeader)));
+    assert!(matches!(world.create().await, Err(Error::Withheld(WithheldWrite::NotLeader))));
     assert!(world.requests.lock().is_empty());
     world.api.get(RequestTarget::object(PODS, "ns", "a")).await.unwrap();
     assert_eq!(world.requests.lock()[0].1, "/api/v1/namespaces/ns/pods/a");
@@ -163,7 +163,7 @@ async fn losing_the_lease_ends_a_write_in_flight() {
     let error = world.create().await.unwrap_err();
     assert!(matches!(&error, Error::OutcomeUnknown(_)), "{error}");
     world.keeper.close();
-    assert!(matches!(world.create().await, Err(Error::NotLeader)));
+    assert!(matches!(world.create().await, Err(Error::Withheld(WithheldWrite::NotLeader))));
     assert_eq!((world.clock.now().as_second(), world.times()), (10, vec![0]));
 }
 

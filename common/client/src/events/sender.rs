@@ -184,7 +184,7 @@ impl Task {
                     tracing::error!(err = %error, event = outgoing.name, "Unable to write event (retry limit exceeded!)");
                     return self.count("lost");
                 }
-                Error::NotLeader => return self.count("lost"),
+                Error::Withheld(_) => return self.count("lost"),
                 Error::InvalidAnswer(_) | Error::ChangedByAdmission(_) => return self.count("created"),
                 Error::Status(_) => {
                     if error.is_already_exists() || error.is_namespace_terminating() {

@@ -220,6 +220,11 @@ impl RequestAccount {
         state.cause = Some(cause);
     }
 
+    /// Takes back that a request was sent, because the gate withheld it.
+    pub(super) fn record_withheld(&self, request: &Request) {
+        self.0.lock().entry(request).sent_count -= 1;
+    }
+
     /// Records the reason why the sync differs from its forecast, other than a refusal.
     pub(super) fn record_deviation(&self, cause: impl Into<String>) {
         self.0.lock().cause = Some(cause.into());

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::request::{Refusal, RefusalClass};
-use crate::{api, object::CachedObjectError};
+use crate::{api, gate::WithheldWrite, object::CachedObjectError};
 
 /// The time at which a key comes back after a successful sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum RetryPolicy {
     Backoff,
     /// The key is not retried. The next event, or the delay of its plan, brings the key back.
     NextEvent,
-    /// The key does not come back, because this process may no longer write.
+    /// The key does not come back, because this process does not lead.
     Never,
 }
 
@@ -161,9 +161,13 @@ impl SyncError {
         Self { retry_policy, ..self }
     }
 
-    /// Creates the error for a sync that ended because this process may no longer write.
-    pub(super) fn not_leader() -> Self {
-        Self::from_refusal("", &api::Error::NotLeader.into()).with_retry_policy(RetryPolicy::Never)
+    /// Creates the error for a sync that ended because a write was withheld.
+    pub(super) fn withheld(why: WithheldWrite) -> Self {
+        let retry_policy = match why {
+            WithheldWrite::NotLeader => RetryPolicy::Never,
+            WithheldWrite::OldDecision => RetryPolicy::Backoff,
+        };
+        Self::from_refusal("", &api::Error::Withheld(why).into()).with_retry_policy(retry_policy)
     }
 }
 

@@ -29,6 +29,7 @@ use crate::{
     consistency::{Ledger, LedgerOwner},
     discovery::{self, DiscoveredResources},
     events::{EventRecorder, EventType, InvolvedObject},
+    gate::{DecisionTime, WithheldWrite},
     informer,
     map::HashSet,
     meta::{Meta, NamespacedName, Uid},
@@ -94,16 +95,17 @@ impl SyncExecutor {
     /// Runs the sync of `forecast` against the API server, and keeps the account up to date.
     ///
     /// If the sync sends nothing, its outcome is that of the forecast. It then runs a second time only for its effects, if it has
-    /// any, and sees the time of the forecast.
+    /// any, and sees the time of the forecast. `decided` is the time before the snapshot was taken.
     pub async fn run<M: Sync>(
         &self,
         memory: &M,
         subject: &dyn SyncSubject,
+        decided: DecisionTime,
         forecast: SyncForecast,
         sync: impl AsyncFnOnce(Io<'_, M>) -> Result<Requeue, SyncError>,
     ) -> Result<Requeue, SyncError> {
         let SyncForecast { request_account: account, now, has_effects, outcome } = forecast;
-        let run = SyncRun::new(self, memory, subject, account.as_ref());
+        let run = SyncRun::new(self, memory, subject, decided, account.as_ref());
         let Some(account) = &account else {
             if has_effects {
                 drop(poll_once(sync(Io(IoBackend::EffectsOnly(&run, now)))));
@@ -111,17 +113,18 @@ impl SyncExecutor {
             return outcome;
         };
         self.sync_callbacks.iter().for_each(|accounts| accounts.on_sync_begin(account));
+        let _announced = self.api.gate().announce_writes();
         let mut sync = pin!(sync(Io(IoBackend::ApiServer(&run))));
         let outcome = poll_fn(|context| run.poll_result(sync.as_mut().poll(context))).await;
         match &outcome {
-            Err(LeadershipLost) => account.record_deviation("this process may no longer write"),
+            Err(why) => account.record_deviation(why.to_string()),
             Ok(Err(failed)) => account.record_failure_if_unexplained(failed),
             Ok(Ok(_)) => {}
         }
         account.finish();
         self.sync_callbacks.iter().for_each(|accounts| accounts.on_sync_end(account));
         account.truncate_entries();
-        outcome.unwrap_or_else(|LeadershipLost| Err(SyncError::not_leader()))
+        outcome.unwrap_or_else(|why| Err(SyncError::withheld(why)))
     }
 }
 
@@ -137,7 +140,8 @@ impl SyncExecutor {
 /// - A forecast has no effects: it sends nothing, records no Event, never waits, and calls no closure of
 ///   [`Self::update_memory`], [`Self::observe_again`] and [`Self::encode_body`].
 /// - Requests, Events and changes of the memory take effect in the order of the calls.
-/// - If this process may no longer write, the sync ends at its next request, and nothing after it runs.
+/// - If this process may no longer write, the sync ends at its next write, and nothing after it runs. If the process was paused for
+///   longer than it leads after a renewal, or could not renew its Lease, the same happens, and the key is synced again.
 ///
 /// # Assumptions
 ///
@@ -202,7 +206,7 @@ impl Answer {
 }
 
 impl<'r, M: Sync> Io<'r, M> {
-    /// Sends a request. Does not return if the process lost the Lease before the write was sent, because the sync ends there.
+    /// Sends a request. Does not return if a write is withheld, because the sync ends there.
     pub async fn send(self, request: Request) -> Result<Answer, Refusal> {
         match self.0 {
             IoBackend::Forecast(server) => {
@@ -351,12 +355,10 @@ struct SyncRun<'r, M> {
     own_writes: SyncWrites<'r>,
     /// Count of requests and pauses in flight.
     waits: AtomicUsize,
-    /// Whether a write was withheld because this process may no longer write.
-    is_stopped: AtomicBool,
+    decided: DecisionTime,
+    /// The reason why a write was withheld. The sync ends early.
+    withheld: OnceLock<WithheldWrite>,
 }
-
-/// The reason for a sync that ends early: this process may no longer write.
-struct LeadershipLost;
 
 /// Decrements the count of requests and pauses in flight when it is dropped.
 struct InFlightGuard<'w>(&'w AtomicUsize);
@@ -372,6 +374,7 @@ impl<'r, M> SyncRun<'r, M> {
         executor: &'r SyncExecutor,
         memory: &'r M,
         subject: &'r dyn SyncSubject,
+        decided: DecisionTime,
         account: Option<&'r RequestAccount>,
     ) -> Self {
         Self {
@@ -383,21 +386,23 @@ impl<'r, M> SyncRun<'r, M> {
             ledger_owner: OnceLock::new(),
             own_writes: SyncWrites::new(executor.ledger.as_ref()),
             waits: AtomicUsize::new(0),
-            is_stopped: AtomicBool::new(false),
+            decided,
+            withheld: OnceLock::new(),
         }
     }
 
     /// Replaces a pending result by an error if no request or pause is in flight, because then nothing would wake the sync:
-    /// this process may no longer write, or the sync awaits something other than its `Io`.
+    /// a write was withheld, or the sync awaits something other than its `Io`.
     fn poll_result(
         &self,
         poll: Poll<Result<Requeue, SyncError>>,
-    ) -> Poll<Result<Result<Requeue, SyncError>, LeadershipLost>> {
+    ) -> Poll<Result<Result<Requeue, SyncError>, WithheldWrite>> {
         match poll {
             Poll::Ready(outcome) => Poll::Ready(Ok(outcome)),
             Poll::Pending if self.waits.load(Ordering::Relaxed) > 0 => Poll::Pending,
-            Poll::Pending if self.is_stopped.load(Ordering::Relaxed) => Poll::Ready(Err(LeadershipLost)),
-            Poll::Pending => Poll::Ready(Ok(Err(foreign_await_error()))),
+            Poll::Pending => {
+                Poll::Ready(self.withheld.get().map_or_else(|| Ok(Err(foreign_await_error())), |why| Err(*why)))
+            }
         }
     }
 
@@ -436,8 +441,8 @@ impl<'r, M> SyncRun<'r, M> {
         }
     }
 
-    /// Sends a request, and records the request and its answer in the ledger. Does not return if this process may no longer
-    /// write; [`SyncExecutor::run`] returns instead.
+    /// Sends a request, and records the request and its answer in the ledger. Does not return if the write is withheld;
+    /// [`SyncExecutor::run`] returns instead.
     async fn send(&self, request: Request) -> Result<(AnswerMetadata, WireFormat, Bytes), Refusal> {
         let request = &request;
         self.account.inspect(|account| account.record_sending(request));
@@ -447,7 +452,7 @@ impl<'r, M> SyncRun<'r, M> {
         let answer = match request.to_api_call(precondition, api.preferred_format()) {
             Ok(call) => {
                 let _wait = self.count_in_flight();
-                api.call_with_format(call).await
+                api.call_with_format(call.with_decision_time(self.decided)).await
             }
             Err(unsent) => Err(unsent),
         };
@@ -468,14 +473,17 @@ impl<'r, M> SyncRun<'r, M> {
             }
             Err(error) => error,
         };
-        let is_stopped = matches!(error, api::Error::NotLeader);
+        let withheld = if let api::Error::Withheld(why) = error { Some(why) } else { None };
         let refusal = Refusal::of_request(request, error);
-        self.account.inspect(|account| account.record_refusal(request, &refusal));
+        self.account.inspect(|account| match withheld {
+            Some(_) => account.record_withheld(request),
+            None => account.record_refusal(request, &refusal),
+        });
         if self.own_writes.record_refusal(request, &refusal, || self.ledger_owner()) {
             self.examine_stuck_cache(request).await;
         }
-        if is_stopped {
-            self.is_stopped.store(true, Ordering::Relaxed);
+        if let Some(why) = withheld {
+            let _ = self.withheld.set(why);
             return std::future::pending().await;
         }
         Err(refusal)

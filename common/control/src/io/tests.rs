@@ -17,7 +17,7 @@ use crate::{
     clock::Clock,
     consistency::{Ledger, LedgerOwner},
     events::{EventRecorder, EventType, InvolvedObject},
-    gate::{WriteGateKeeper, closed_write_gate},
+    gate::{DecisionTime, WriteGateKeeper, closed_write_gate},
     map::HashSet,
     meta::{Meta, ResourceVersion, Uid},
     object::Resource,
@@ -115,8 +115,12 @@ impl ScriptedWorld {
     ) -> (Result<Requeue, SyncError>, Vec<String>) {
         let forecast = forecast_sync(Timestamp::UNIX_EPOCH, &sync);
         let account = forecast.request_account.clone().unwrap();
-        let outcome = self.executor.run(&self.memory, self, forecast, &sync).await;
+        let outcome = self.executor.run(&self.memory, self, self.decision_time(), forecast, &sync).await;
         (outcome, account.entries().iter().map(ToString::to_string).collect())
+    }
+
+    fn decision_time(&self) -> DecisionTime {
+        self.executor.api.gate().decision_time()
     }
 
     fn requests(&self) -> Vec<String> {
@@ -318,7 +322,7 @@ async fn a_request_is_in_the_account_before_it_leaves() {
     });
     let forecast = forecast_sync(Timestamp::UNIX_EPOCH, sync(1));
     account.lock().clone_from(&forecast.request_account);
-    world.executor.run(&world.memory, &world, forecast, sync(1)).await.unwrap();
+    world.executor.run(&world.memory, &world, world.decision_time(), forecast, sync(1)).await.unwrap();
     assert_eq!(*seen.lock(), [1, 2, 3, 4]);
 }
 
@@ -385,7 +389,27 @@ async fn a_process_without_the_lease_stops_at_once_and_an_ending_process_begins_
     world.keeper.close();
     let (outcome, account) = world.run(sync(2)).await;
     assert_eq!(outcome.unwrap_err().retry_policy, RetryPolicy::Never);
-    assert!(account.iter().skip(2).all(|line| line.contains("this process may no longer write")), "{account:?}");
+    assert!(account.iter().skip(2).all(|line| line.contains("not the leader")), "{account:?}");
+}
+
+/// COMMON-44.
+#[tokio::test(start_paused = true)]
+async fn a_sync_from_before_a_pause_ends_and_its_key_comes_back() {
+    let world = world(granting);
+    let clock = world.executor.api.clock().clone();
+    let open = || world.keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
+    // A pause of this length, for example by SIGSTOP, between the snapshot and the first write.
+    for (pause, may_write) in [(9, true), (60, false)] {
+        world.requests.lock().clear();
+        open();
+        let decided = world.decision_time();
+        let forecast = forecast_sync(Timestamp::UNIX_EPOCH, sync(1));
+        clock.sleep(Duration::from_secs(pause)).await;
+        open();
+        let outcome = world.executor.run(&world.memory, &world, decided, forecast, sync(1)).await;
+        assert_eq!(world.requests().contains(&"POST pods".to_owned()), may_write, "{pause} s");
+        assert_eq!(outcome.err().map(|error| error.retry_policy), (!may_write).then_some(RetryPolicy::Backoff));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -575,7 +599,7 @@ async fn a_sync_that_changes_only_memory_does_not_name_its_object() {
     let world = world(granting);
     let forecast = forecast_sync(Timestamp::UNIX_EPOCH, notes);
     assert_eq!(*world.memory.lock(), [0; 0], "a forecast changes nothing");
-    let outcome = world.executor.run(&world.memory, &Nameless, forecast, notes).await;
+    let outcome = world.executor.run(&world.memory, &Nameless, world.decision_time(), forecast, notes).await;
     assert_eq!(outcome.unwrap(), Requeue::AfterBackoff);
     assert_eq!(*world.memory.lock(), [4]);
 }

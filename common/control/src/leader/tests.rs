@@ -337,10 +337,10 @@ async fn a_leader_that_writes_renews_its_lease_every_eight_seconds() {
     advance_time(SECOND * 30).await;
     let before = server.writes(0);
     let start = a.clock.monotonic_now();
-    assert!(a.gate.wait_for_permission().await.is_some());
+    assert!(a.gate.wait_for_permission(None).await.is_ok());
     assert!(a.clock.monotonic_now() - start < SECOND / 10, "the renewal that the write requests is sent at once");
     for _ in 0..800 {
-        assert!(a.gate.wait_for_permission().await.is_some());
+        assert!(a.gate.wait_for_permission(None).await.is_ok());
         assert!(a.gate.time_until_deadline().unwrap() >= SECOND * 2, "enough for the write itself");
         advance_time(SECOND / 10).await;
     }
@@ -393,7 +393,7 @@ async fn a_leader_lost_a_thousand_times_is_followed_within_a_lease_duration() {
         let early = waits.then(standby);
         for _ in 0..dice.random_below(40) {
             if dice.random_below(2) == 0 {
-                assert!(leader.gate.wait_for_permission().await.is_some());
+                assert!(leader.gate.wait_for_permission(None).await.is_ok());
             }
             advance_time(dice.jitter(SECOND, 2.0)).await;
         }
@@ -612,7 +612,7 @@ async fn a_leader_that_was_paused_resumes_with_a_closed_gate_and_leads_on_if_its
         // All timers fire only after the whole 30 seconds, as in a process that was stopped.
         tokio::time::advance(SECOND * 30).await;
         assert!(!a.gate.is_open());
-        let may_write = a.gate.wait_for_permission().await.is_some();
+        let may_write = a.gate.wait_for_permission(None).await.is_ok();
         let leaders = usize::from(may_write) + b.iter().filter(|b| b.gate.is_open()).count();
         assert_eq!(leaders, 1);
         advance_time(SECOND * 30).await;
@@ -647,8 +647,8 @@ async fn a_leader_that_can_read_but_not_write_its_lease_tries_until_its_deadline
         // The next renewal fails.
         advance_time(SECOND * 40).await;
         server.state.lock().cannot_write[0] = true;
-        let permitted = tokio::time::timeout(failing, a.gate.wait_for_permission()).await;
-        assert!(!permitted.is_ok_and(|permit| permit.is_some()), "no write without a renewal");
+        let permitted = tokio::time::timeout(failing, a.gate.wait_for_permission(None)).await;
+        assert!(!permitted.is_ok_and(|permit| permit.is_ok()), "no write without a renewal");
         server.state.lock().cannot_write[0] = false;
         advance_time(SECOND * 3).await;
         assert_eq!(a.task.is_finished(), lost, "{failing:?}");
@@ -837,11 +837,11 @@ async fn a_leader_that_was_suspended_for_too_long_renews_before_it_writes() {
         let a = candidate(&server, 0, 0);
         wait_open(&a).await;
         advance_time(SECOND * 31).await;
-        assert!(a.gate.wait_for_permission().await.is_some());
+        assert!(a.gate.wait_for_permission(None).await.is_ok());
         a.clock.simulate_suspension(SECOND * suspended);
         assert_eq!(a.gate.is_open(), kept, "{suspended} s");
         let writes = server.writes(0);
-        assert!(a.gate.wait_for_permission().await.is_some(), "the Lease was not taken");
+        assert!(a.gate.wait_for_permission(None).await.is_ok(), "the Lease was not taken");
         assert_eq!(server.writes(0) - writes, usize::from(!kept), "{suspended} s: renewals before the next write");
     }
 }

@@ -26,7 +26,10 @@ pub(crate) fn stream(watch: Watch) -> ResponseBody {
     let pieces = futures::stream::unfold(Some(Box::new(watch)), async |watch| {
         let mut watch = watch?;
         match watch.next().await? {
-            Ok(piece) => Some((Ok(Frame::data(piece)), Some(watch))),
+            Ok(piece) => {
+                watch.count_bytes(piece.len());
+                Some((Ok(Frame::data(piece)), Some(watch)))
+            }
             Err(cut) => Some((Err(cut), None)),
         }
     });

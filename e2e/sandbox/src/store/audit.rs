@@ -172,6 +172,7 @@ pub struct RequestKey {
 pub struct Requests {
     counts: Arc<Mutex<BTreeMap<RequestKey, u64>>>,
     selectors: Arc<Mutex<BTreeMap<RequestKey, BTreeSet<String>>>>,
+    watched: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 impl Requests {
@@ -187,6 +188,15 @@ impl Requests {
         if !known.contains(selector) {
             known.insert(selector.to_owned());
         }
+    }
+
+    pub(crate) fn add_watched(&self, identity: &str, bytes: usize) {
+        *self.watched.lock().entry(identity.to_owned()).or_default() += bytes as u64;
+    }
+
+    /// The bytes that watches have delivered, by client.
+    pub fn watched_bytes(&self) -> BTreeMap<String, u64> {
+        self.watched.lock().clone()
     }
 
     /// The field selectors of the lists and watches; an empty text stands for requests without one.
@@ -211,5 +221,6 @@ impl Requests {
     pub fn clear(&self) {
         self.counts.lock().clear();
         self.selectors.lock().clear();
+        self.watched.lock().clear();
     }
 }

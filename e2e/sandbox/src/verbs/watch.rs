@@ -165,6 +165,10 @@ impl Core {
 }
 
 impl Watch {
+    pub(crate) fn count_bytes(&self, bytes: usize) {
+        self.core.requests.add_watched(&self.identity, bytes);
+    }
+
     /// The next piece of the stream; nothing once it has ended.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, ConnectionCut>> {
         loop {
