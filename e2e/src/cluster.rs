@@ -34,7 +34,6 @@ use crate::{
     sandbox::{self, Credential, RequestKey, Sandbox, Server, Tls, protection::Protection},
 };
 pub use directory::{Directory, write_private};
-use envtest::Counting;
 pub use testkit::scene::Kind;
 
 /// The variable that chooses the cluster.
@@ -103,7 +102,7 @@ pub struct Builder {
     kind: Option<Kind>,
     nodes: Option<nodes::Builder>,
     sandbox: sandbox::Builder,
-    counting: Counting,
+    envtest: envtest::Settings,
 }
 
 impl Builder {
@@ -132,7 +131,15 @@ impl Builder {
     /// costs the API server some time. The sandbox always counts.
     #[must_use]
     pub fn count_requests(mut self) -> Self {
-        self.counting = Counting::On;
+        self.envtest.counts_requests = true;
+        self
+    }
+
+    /// Enables the admission plugin `ServiceAccount`: a Pod is refused in a namespace without the account that it names.
+    #[must_use]
+    pub fn service_account_admission(mut self, enforce: bool) -> Self {
+        self.envtest.service_account_admission = enforce;
+        self.sandbox = self.sandbox.service_account_admission(enforce);
         self
     }
 
@@ -153,7 +160,7 @@ impl Builder {
                 Backend::Sandbox { sandbox, server }
             }
             Kind::Envtest => {
-                let envtest = envtest::Envtest::start(&directory, &clock, self.counting).await?;
+                let envtest = envtest::Envtest::start(&directory, &clock, self.envtest).await?;
                 write_private(&kubeconfig, &envtest.kubeconfig())?;
                 Backend::Envtest(Box::new(envtest))
             }
@@ -208,7 +215,8 @@ pub struct Cluster {
 impl Cluster {
     /// A builder for a cluster of the kind that the environment asks for, with six nodes.
     pub fn builder() -> Builder {
-        Builder { kind: None, nodes: Some(Nodes::builder()), sandbox: Sandbox::builder(), counting: Counting::Off }
+        let (nodes, envtest) = (Some(Nodes::builder()), envtest::Settings::default());
+        Builder { kind: None, nodes, sandbox: Sandbox::builder(), envtest }
     }
 
     /// Its kind.

@@ -34,6 +34,7 @@ mod kubectl;
 mod lost_node;
 #[path = "../../namespace-controller/tests/behaviour/scenes.rs"]
 mod namespace;
+mod namespace_handover;
 #[path = "../../node-lifecycle-controller/tests/behaviour/scenes/node_lifecycle.rs"]
 mod node_lifecycle;
 mod nodes;
@@ -48,10 +49,12 @@ mod serviceaccount;
 mod statefulset;
 #[path = "../../node-lifecycle-controller/tests/behaviour/scenes/taint_eviction.rs"]
 mod taint_eviction;
+mod whole;
 
 fn main() -> ExitCode {
     run_all(vec![
         failover::suite(),
+        whole::suite(),
         deployment::suite(),
         daemonset_handover::suite(),
         outage::suite(),
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         gc_cascades::suite(),
         kubectl::suite(),
         namespace::suite(),
+        namespace_handover::suite(),
         nodes::suite(),
         pod_gc::suite(),
         serviceaccount::suite(),

@@ -35,11 +35,13 @@ pub(super) struct Envtest {
     _data: Directory,
 }
 
-/// Whether requests are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counting {
-    Off,
-    On,
+/// What differs between two clusters of this kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Settings {
+    /// Whether requests are counted.
+    pub(super) counts_requests: bool,
+    /// Whether a Pod is refused in a namespace without the account that it names.
+    pub(super) service_account_admission: bool,
 }
 
 /// The user of the cluster's own client and of its nodes.
@@ -121,7 +123,7 @@ fn assets() -> Result<(PathBuf, PathBuf), Error> {
 
 impl Envtest {
     /// Starts both processes; [`Self::wait`] waits for them.
-    pub(super) async fn start(directory: &Directory, clock: &Clock, counting: Counting) -> Result<Self, Error> {
+    pub(super) async fn start(directory: &Directory, clock: &Clock, settings: Settings) -> Result<Self, Error> {
         let (etcd, apiserver) = assets()?;
         let at = directory.path();
         let path = |name: &str| at.join(name).display().to_string();
@@ -182,11 +184,12 @@ impl Envtest {
             "--allow-privileged=true".to_owned(),
             // On in OpenShift and in many hardened clusters.
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned(),
-            // Nobody here gives namespaces their ServiceAccount.
-            "--disable-admission-plugins=ServiceAccount".to_owned(),
         ];
+        if !settings.service_account_admission {
+            arguments.push("--disable-admission-plugins=ServiceAccount".to_owned());
+        }
         let mut stdout = None;
-        if counting == Counting::On {
+        if settings.counts_requests {
             write_private(&at.join("audit.yaml"), &audit::policy(ADMIN))?;
             arguments.push(format!("--audit-policy-file={}", path("audit.yaml")));
             arguments.push("--audit-log-path=-".to_owned());

@@ -70,7 +70,8 @@ enum State {
 
 async fn start(suite: &Suite) -> Result<Shared, StartError> {
     let builder = Cluster::builder().nodes(Some(suite.nodes_builder()));
-    let cluster = builder.sandbox(|sandbox| suite.hardened(sandbox)).start().await;
+    let builder = builder.sandbox(|sandbox| suite.hardened(sandbox));
+    let cluster = builder.service_account_admission(suite.service_account_admission).start().await;
     let cluster = cluster.map_err(|error| {
         let text = error.to_string();
         if error.is_skip() { StartError::Skip(text) } else { StartError::Failed(text) }

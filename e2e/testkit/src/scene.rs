@@ -176,6 +176,11 @@ impl Context {
         Ok(context)
     }
 
+    /// Creates another namespace on the same cluster.
+    pub async fn in_new_namespace(&self, name: &str) -> Result<Self, Failure> {
+        Self::new(Arc::clone(&self.environment), name).await
+    }
+
     /// The cluster.
     pub fn environment(&self) -> &dyn Environment {
         &*self.environment

@@ -1,6 +1,7 @@
 //! What `deploy/` says of the controllers is true of their code, and what it renders keeps its promises.
 mod alerts;
 mod chart;
+mod hosted;
 mod images;
 mod kind;
 mod kustomize;

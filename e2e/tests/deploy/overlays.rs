@@ -74,7 +74,7 @@ pub(crate) fn expectations() -> BTreeMap<&'static str, Expected> {
 }
 
 /// Everything else that renders.
-pub(crate) const OTHERS: [&str; 10] = [
+pub(crate) const OTHERS: [&str; 11] = [
     "namespace",
     "overlays/rescue",
     "overlays/rescue-any-node",
@@ -82,6 +82,7 @@ pub(crate) const OTHERS: [&str; 10] = [
     "static-pods",
     "examples/batch/rescue",
     "examples/garbage-collector/rescue",
+    "examples/hosted",
     "examples/workloads/rescue",
     "kind/rescue",
     "kind/rescue-any-node",
@@ -117,7 +118,7 @@ fn controller(object: &Value) -> Option<&str> {
 }
 
 /// The specs of all Pods, those of Deployments among them, with their controllers.
-fn pods(objects: &Rendered) -> Vec<(&str, &Value)> {
+pub(super) fn pods(objects: &Rendered) -> Vec<(&str, &Value)> {
     let spec = |object: &'_ Value| match object["kind"].as_str() {
         Some("Pod") => Some("/spec"),
         Some("Deployment") => Some("/spec/template/spec"),
@@ -127,12 +128,12 @@ fn pods(objects: &Rendered) -> Vec<(&str, &Value)> {
     pods.map(|(object, pod)| (controller(object).expect("the label of a controller"), pod)).collect()
 }
 
-fn container(pod: &Value) -> &Value {
+pub(super) fn container(pod: &Value) -> &Value {
     let [container] = pod["containers"].as_array().unwrap().as_slice() else { panic!("one container") };
     container
 }
 
-fn arguments(pod: &Value) -> Vec<&str> {
+pub(super) fn arguments(pod: &Value) -> Vec<&str> {
     strings(&container(pod)["args"])
 }
 
@@ -191,7 +192,7 @@ fn check_nodes(name: &str, pod: &Value) {
 }
 
 /// The binary of a container takes its arguments.
-fn check_arguments(controller: &str, pod: &Value) {
+pub(super) fn check_arguments(controller: &str, pod: &Value) {
     let definition = controllers::ALL.iter().find(|d| d.name == controller).unwrap();
     let arguments = arguments(pod).into_iter().map(|arg| arg.replace("$(POD_NAMESPACE)", "anywhere"));
     let program = [controller.to_owned()];
@@ -205,7 +206,7 @@ fn check_arguments(controller: &str, pod: &Value) {
 }
 
 /// The Pod security standard `restricted`, and a bound on what it uses.
-fn check_confined(controller: &str, pod: &Value) {
+pub(super) fn check_confined(controller: &str, pod: &Value) {
     let container = container(pod);
     let security = json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}});
     assert_has(controller, pod, &json!({ "securityContext": security }));

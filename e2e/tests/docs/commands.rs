@@ -19,7 +19,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("needs a registry", "crane oras skopeo"),
     ("needs a release, or the network", "cosign sha256sum"),
     ("needs a checkout or an archive of the reader", "git tar"),
-    ("shows or changes files of the reader", "install ln ls mkdir"),
+    ("shows or changes files of the reader", "install ln ls mkdir rm"),
     ("needs Docker or another runtime", "ctr docker kind minikube nerdctl podman"),
     ("needs a cluster or a node of a distribution", "k3s kops talosctl"),
     ("needs a node", "scp ssh sudo systemctl"),

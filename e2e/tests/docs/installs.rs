@@ -16,16 +16,20 @@ use super::{check, empty_directory, markdown, pages, read, repository::yaml, roo
 const OPERATING: &str = "docs/operating.md";
 const DEPLOY: &str = "docs/reference/deploy.md";
 const KUBEADM: &str = "docs/install/kubeadm.md";
+/// The page for clusters without kube-controller-manager, which the suite `whole` types.
+const WITHOUT_NODES: &str = "docs/install/without-nodes.md";
 /// A page fits on two screens.
 const LINES_OF_TWO_SCREENS: usize = 150;
 /// Commands that print nothing if they succeed, or whose answer is a file.
-const SILENT: [&str; 8] = [
+const SILENT: [&str; 10] = [
     "deploy/images/set ",
     "deploy/render ",
     "export ",
     "cp ",
     "rm ",
     "for ",
+    "mkdir ",
+    "kill ",
     "systemctl ",
     "kubectl -n kube-system get configmap kubeadm-config ",
 ];
@@ -35,6 +39,11 @@ fn install_pages() -> Vec<String> {
     let pages: Vec<String> = pages().into_iter().filter(|page| page.starts_with("docs/install/")).collect();
     assert!(pages.len() >= 6, "{pages:?}");
     pages
+}
+
+/// The section of a page that removes the controllers.
+fn removal(page: &str) -> &'static str {
+    if page == WITHOUT_NODES { "Remove" } else { "Give back and remove" }
 }
 
 /// The text of a page from a line that begins with `from` up to the next line that begins with `until`.
@@ -83,8 +92,9 @@ fn every_page_of_installation_goes_from_the_first_command_to_removal() {
         if lines > LINES_OF_TWO_SCREENS {
             wrong.push(format!("{page} has {lines} lines, which are more than two screens"));
         }
-        let hand_over = (page != "docs/install/fresh.md").then_some("Hand over");
-        let sections = ["Install", "Upgrade one controller", "Roll back", "Give back and remove"];
+        let hand_over = !["docs/install/fresh.md", WITHOUT_NODES].contains(&page.as_str());
+        let hand_over = hand_over.then_some("Hand over");
+        let sections = ["Install", "Upgrade one controller", "Roll back", removal(&page)];
         for section in sections.into_iter().chain(hand_over) {
             if !text.contains(&format!("\n## {section}\n")) {
                 wrong.push(format!("{page} has no section {section}"));
@@ -122,11 +132,12 @@ fn every_page_of_installation_switches_off_releases_and_removes_the_same_control
         let off =
             lists.iter().map(|list| list.split(',').filter(|word| word.starts_with('-')).map(str::to_owned).collect());
         let off: Vec<BTreeSet<String>> = off.collect();
-        if !off.contains(&expected) || off.iter().any(|found| !found.is_empty() && *found != expected) {
+        let has_manager = page != WITHOUT_NODES;
+        if has_manager && !off.contains(&expected) || off.iter().any(|found| !found.is_empty() && *found != expected) {
             wrong.push(format!("{page} does not switch off {expected:?}: {off:?}"));
         }
         // A Lease that is left holds a later installation; the namespace `nonet` takes its Lease with it.
-        let removed = controllers_in(&part(&page, "## Give back and remove", "## "));
+        let removed = controllers_in(&part(&page, &format!("## {}", removal(&page)), "## "));
         let is_removed =
             if is_alone { read(&page).contains("$ kubectl delete -k deploy/namespace\n") } else { removed == names };
         if !is_removed {
@@ -137,12 +148,25 @@ fn every_page_of_installation_switches_off_releases_and_removes_the_same_control
 }
 
 #[test]
+fn the_missing_loops_are_not_loops_of_nonet() {
+    let rows = part(WITHOUT_NODES, "| missing loop |", "To have");
+    let cells = rows.lines().filter_map(|row| row.split('|').nth(1)).flat_map(|cell| cell.split(','));
+    let names: Vec<&str> = cells.map(str::trim).filter(|name| name.ends_with("-controller")).collect();
+    assert!(names.contains(&"persistentvolume-binder-controller"), "{names:?}");
+    let run: BTreeSet<&str> = controllers::ALL.iter().flat_map(|d| d.loops).map(|each| each.name).collect();
+    let wrong = names.into_iter().filter(|name| run.contains(name));
+    check(wrong.map(|name| format!("{WITHOUT_NODES}: Nonet runs {name}")).collect());
+}
+
+#[test]
 fn the_table_of_subsets_is_that_of_the_examples() {
     let table = part(OPERATING, "### Subsets", "## ");
     let examples = fs::read_dir(root().join("deploy/examples")).unwrap();
+    let names = examples.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut wrong = Vec::new();
-    for entry in examples {
-        let directory = format!("deploy/examples/{}", entry.unwrap().file_name().into_string().unwrap());
+    // The example for another control plane has all controllers.
+    for name in names.filter(|name| name != "hosted") {
+        let directory = format!("deploy/examples/{name}");
         let kustomization = format!("{directory}/kustomization.yaml");
         let namespace = yaml(&kustomization)[0]["namespace"].as_str().unwrap().to_owned();
         let names = controllers_of(&kustomization);

@@ -68,7 +68,8 @@ async fn until_interrupted(work: impl Future<Output = Result<()>>) -> Result<()>
 async fn run(flags: &Flags) -> Result<()> {
     let workload = flags.workload;
     let name = workload.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-    let chosen = controllers::choose(&flags.controllers).map_err(|e| WrongUsage(format!("--controllers: {e}")))?;
+    let list = flags.controllers.clone().unwrap_or_else(|| workload.controllers());
+    let chosen = controllers::choose(&list).map_err(|e| WrongUsage(format!("--controllers: {e}")))?;
     // Without controllers, those that run in the cluster do the work.
     if let Some(missing) = workload.needs().iter().find(|need| !chosen.iter().any(|d| d.name == **need))
         && !chosen.is_empty()
@@ -129,7 +130,7 @@ async fn trial(kind: Kind, workload: Workload, pods: u32, nodes: u32, choice: &C
     let builder = || Nodes::builder().count(nodes).zones(3);
     // The nodes of the sandbox use no sockets, whose costs are not the subject of the measurement.
     let cluster = Cluster::builder().kind(kind).nodes((kind != Kind::Sandbox).then(builder));
-    let cluster = cluster.sandbox(|sandbox| sandbox.writes(0)).count_requests().start().await?;
+    let cluster = cluster.sandbox(|sandbox| workload.sandbox(sandbox).writes(0)).count_requests().start().await?;
     let own_nodes = match cluster.sandbox() {
         Some(sandbox) => {
             let started = builder().start(sandbox.client("nodes"), cluster.clock().clone());
@@ -140,7 +141,7 @@ async fn trial(kind: Kind, workload: Workload, pods: u32, nodes: u32, choice: &C
     };
     let subject = choice.start(&cluster)?;
     let nodes = own_nodes.as_ref().or_else(|| cluster.nodes());
-    let mut stage = Stage::set(&cluster, nodes, subject, pods).await?;
+    let mut stage = Stage::set(&cluster, nodes, subject, pods, workload.kinds()).await?;
     let worked = workload.run(&mut stage).await;
     let cleared = stage.clear().await;
     let (subject, run) = stage.end();

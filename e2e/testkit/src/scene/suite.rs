@@ -132,6 +132,8 @@ pub struct Suite {
     pub nodes: fn(nodes::Builder) -> nodes::Builder,
     /// Sets up the sandbox.
     pub sandbox: fn(sandbox::Builder) -> sandbox::Builder,
+    /// Whether a Pod is refused in a namespace without the account that it names, where the controllers are processes.
+    pub service_account_admission: bool,
     /// The number of concurrent scenes where scenes share a cluster.
     pub at_once: usize,
     /// Its scenes.
@@ -142,7 +144,16 @@ impl Suite {
     /// A suite without a controller and without scenes, on an ordinary cluster.
     pub fn new(name: &'static str) -> Self {
         let (nodes, sandbox) = (std::convert::identity, std::convert::identity);
-        Self { name, controller: None, companions: &[], nodes, sandbox, at_once: SCENES_AT_ONCE, scenes: Vec::new() }
+        Self {
+            name,
+            controller: None,
+            companions: &[],
+            nodes,
+            sandbox,
+            service_account_admission: false,
+            at_once: SCENES_AT_ONCE,
+            scenes: Vec::new(),
+        }
     }
 
     /// Sets the controller under test and its flags.
@@ -168,6 +179,12 @@ impl Suite {
     #[must_use]
     pub fn sandbox(self, sandbox: fn(sandbox::Builder) -> sandbox::Builder) -> Self {
         Self { sandbox, ..self }
+    }
+
+    /// Enables the admission plugin `ServiceAccount`.
+    #[must_use]
+    pub fn service_account_admission(self) -> Self {
+        Self { service_account_admission: true, ..self }
     }
 
     /// Sets the number of concurrent scenes where scenes share a cluster.

@@ -47,8 +47,8 @@ const NODE: &str = "node-lifecycle-controller";
 const ORPHAN: Rule = Rule { controller: GARBAGE, about: About::Orphan };
 const ENDPOINT: Rule = Rule { controller: ENDPOINT_SLICE, about: About::Endpoint };
 
-/// The observed kinds.
-const KINDS: [Resource; 8] = [
+/// The observed kinds of workloads with Pods.
+pub(super) const WORKLOAD_KINDS: &[Resource] = &[
     resources::DEPLOYMENTS,
     resources::REPLICA_SETS,
     resources::STATEFUL_SETS,
@@ -73,7 +73,9 @@ fn keeper_of(kind: &str) -> Option<&'static str> {
 /// The state that the watches have shown.
 #[derive(Default)]
 pub(super) struct State {
-    /// Only objects in namespaces with this prefix count, and all Nodes.
+    /// The observed kinds.
+    kinds: &'static [Resource],
+    /// Only namespaces with this prefix and their objects, cluster-scoped objects with this prefix, and all Nodes count.
     prefix: String,
     /// The number of objects of each resource.
     counts: BTreeMap<Resource, usize>,
@@ -100,6 +102,10 @@ pub(super) struct State {
     /// The Pods that slices have to show as ready, and the number of slices that show each Pod as ready.
     served: HashSet<Uid>,
     shown: HashMap<Uid, u32>,
+    /// The number of times that an object which each namespace has became right: created, or repaired.
+    kept: BTreeMap<Resource, usize>,
+    /// The number of rules of all aggregated ClusterRoles.
+    aggregated_rules: usize,
     reactions: reactions::Reactions,
 }
 
@@ -112,18 +118,18 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// Starts to observe all Nodes, and the objects of all namespaces with this prefix.
-    pub(super) async fn follow(cluster: &Cluster, prefix: &str) -> Self {
+    /// Starts to observe the objects of these kinds with this prefix, or in a namespace with this prefix, and all Nodes.
+    pub(super) async fn follow(cluster: &Cluster, prefix: &str, kinds: &'static [Resource]) -> Self {
         let clock = cluster.clock().clone();
         let (keeper, gate) = closed_write_gate(clock.clone());
         keeper.open_without_deadline();
         let api = Api::new(cluster.client().clone(), clock.clone(), gate, super::NAME);
-        let state = Arc::new(Mutex::new(State { prefix: prefix.to_owned(), ..State::default() }));
+        let state = Arc::new(Mutex::new(State { kinds, prefix: prefix.to_owned(), ..State::default() }));
         let start = |resource: Resource| {
             let config = InformerConfig { resource: Some(resource.clone()), ..InformerConfig::default() };
             Informer::start(api.clone(), config, vec![handler(&state, resource, clock.clone())])
         };
-        let objects: Vec<Informer<Watched>> = KINDS.into_iter().map(start).collect();
+        let objects: Vec<Informer<Watched>> = kinds.iter().cloned().map(start).collect();
         for informer in &objects {
             informer.wait_until_synced().await;
         }
@@ -150,7 +156,9 @@ fn handler(state: &Arc<Mutex<State>>, resource: Resource, clock: Clock) -> Cache
             CacheEvent::Unreadable(_) => return,
         };
         let mut state = state.lock();
-        if !resource.is_namespaced() || event.meta().namespace.starts_with(&*state.prefix) {
+        let meta = event.meta();
+        let place: &str = if resource.is_namespaced() { &meta.namespace } else { &meta.name };
+        if resource == resources::NODES || place.starts_with(&*state.prefix) {
             state.object(&resource, old, new, &clock);
         }
     })
@@ -176,6 +184,16 @@ impl State {
     /// Whether only the Nodes are left.
     pub(super) fn is_empty(&self) -> bool {
         self.counts.iter().all(|(resource, count)| *count == 0 || *resource == resources::NODES)
+    }
+
+    /// The number of times that an object which each namespace has was created, or repaired after a change of its content.
+    pub(super) fn kept(&self, resource: &Resource) -> usize {
+        self.kept.get(resource).copied().unwrap_or(0)
+    }
+
+    /// The number of rules of all aggregated ClusterRoles.
+    pub(super) fn aggregated_rules(&self) -> usize {
+        self.aggregated_rules
     }
 
     /// The number of Pods on these nodes that have to be evicted and are not terminating yet.
@@ -217,7 +235,7 @@ impl State {
         else {
             return;
         };
-        if KINDS.contains(resource) {
+        if self.kinds.contains(resource) {
             if self.generations.get(&uid).is_none_or(|seen| *seen < generation) {
                 self.unsettled.insert(uid.clone(), metadata["name"].as_str().unwrap_or_default().to_owned());
             }
@@ -234,6 +252,12 @@ impl State {
             (Some(_), None) => *count = count.saturating_sub(1),
             _ => {}
         }
+        let is_kept = |object: Option<&Watched>| object.is_some_and(Watched::is_kept);
+        if is_kept(new) && !is_kept(old) {
+            *self.kept.entry(resource.clone()).or_default() += 1;
+        }
+        let rules = |object: Option<&Watched>| object.map_or(0, Watched::aggregated_rules);
+        self.aggregated_rules = self.aggregated_rules + rules(new) - rules(old);
         self.settle(resource, any, new);
         self.dependent(any, new, now);
         match resource.kind() {

@@ -112,6 +112,7 @@ impl<'a> Stage<'a> {
         nodes: Option<&'a Nodes>,
         mut subject: Subject,
         pods: u32,
+        kinds: &'static [Resource],
     ) -> Result<Self> {
         let prefix = format!("nonet-bench-{:08x}", cluster.clock().random_u64() as u32);
         let sampler = Sampler::start(cluster.clock());
@@ -125,7 +126,7 @@ impl<'a> Stage<'a> {
             cluster,
             nodes,
             client: Client::new(cluster.client().clone()),
-            observer: Observer::follow(cluster, &prefix).await,
+            observer: Observer::follow(cluster, &prefix, kinds).await,
             namespaces: Vec::new(),
             subject,
             pods,
@@ -137,24 +138,30 @@ impl<'a> Stage<'a> {
             first: Sample::default(),
         };
         stage.first = stage.sample();
-        stage.add_namespace(prefix).await?;
+        stage.create_namespaces([prefix]).await?;
         Ok(stage)
     }
 
-    async fn add_namespace(&mut self, name: String) -> Result<()> {
-        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        self.client.create(resources::NAMESPACES, "", &object).await?;
-        self.namespaces.push(name);
+    async fn create_namespaces(&mut self, names: impl IntoIterator<Item = String>) -> Result<()> {
+        let client = &self.client;
+        let create = |name: String| async move {
+            let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            client.create(resources::NAMESPACES, "", &object).await.map(|_| name)
+        };
+        let created = stream::iter(names).map(create).buffered(AT_ONCE).try_collect::<Vec<_>>().await?;
+        self.namespaces.extend(created);
         Ok(())
     }
 
     /// Creates namespaces until there are `count`.
     pub(super) async fn add_namespaces(&mut self, count: u32) -> Result<()> {
         let first = self.namespaces[0].clone();
-        for n in 1..count {
-            self.add_namespace(format!("{first}-{n}")).await?;
-        }
-        Ok(())
+        self.create_namespaces((1..count).map(|n| format!("{first}-{n}"))).await
+    }
+
+    /// The names of the namespaces. All of them begin with the first one.
+    pub(super) fn namespaces(&self) -> &[String] {
+        &self.namespaces
     }
 
     pub(super) fn pods(&self) -> u32 {
@@ -278,8 +285,13 @@ impl<'a> Stage<'a> {
 
     /// Sends concurrent requests. The namespace of an object follows from the number in its name.
     pub(super) async fn send(&self, requests: impl IntoIterator<Item = Request>) -> Result<()> {
-        let send = |request: Request| async move {
-            let namespace = &self.namespaces[request.number() % self.namespaces.len()];
+        self.send_to(requests.into_iter().map(|request| (request.number(), request))).await
+    }
+
+    /// Sends concurrent requests, each with the number of its namespace.
+    pub(super) async fn send_to(&self, requests: impl IntoIterator<Item = (usize, Request)>) -> Result<()> {
+        let send = |(number, request): (usize, Request)| async move {
+            let namespace = &self.namespaces[number % self.namespaces.len()];
             match &request {
                 Request::Create(resource, object) => {
                     let answer = self.client.create(resource.clone(), namespace, object).await?;
@@ -331,7 +343,10 @@ impl<'a> Stage<'a> {
         }
         if self.cluster.kind() == Kind::Kubeconfig {
             for namespace in &self.namespaces {
-                self.delete(&resources::NAMESPACES, "", namespace).await?;
+                match self.delete(&resources::NAMESPACES, "", namespace).await {
+                    Err(refused) if refused.code != 404 => return Err(refused.into()),
+                    _ => {}
+                }
             }
         }
         Ok(())

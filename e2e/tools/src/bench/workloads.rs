@@ -1,5 +1,7 @@
 //! The workloads under which the controllers are measured.
 
+mod namespaces;
+
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Result;
@@ -10,10 +12,13 @@ use serde_json::json;
 
 use super::{
     objects::{Mix, Objects},
-    observer::State,
+    observer::{self, State},
     stage::{Request, Stage},
 };
-use crate::suite::{PatchKind, resources};
+use crate::{
+    sandbox,
+    suite::{PatchKind, resources},
+};
 
 /// A workload. The comments of the variants are the text of `--help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -23,20 +28,25 @@ pub(super) enum Workload {
     /// A whole cluster: idle; fill it with Deployments, StatefulSets, DaemonSets, Jobs, CronJobs and Services; rest; a day of
     /// rollouts, scaling, new Jobs, lost nodes and deletions; delete everything
     Cluster,
+    /// Namespaces with content: idle; create them and aggregated ClusterRoles; rest; change and delete what each namespace has, and
+    /// relabel ClusterRoles; delete all namespaces at once; rest
+    Namespaces,
 }
 
 impl Workload {
+    /// The default number of Pods, or of namespaces.
     pub(super) fn pods(self) -> u32 {
         match self {
             Self::OneDeployment => 5000,
             Self::Cluster => 1000,
+            Self::Namespaces => 200,
         }
     }
 
     /// The default number of nodes for a number of Pods.
     pub(super) fn nodes(self, pods: u32) -> u32 {
         match self {
-            Self::OneDeployment => 10,
+            Self::OneDeployment | Self::Namespaces => 10,
             Self::Cluster => pods.div_ceil(50).max(10),
         }
     }
@@ -46,7 +56,23 @@ impl Workload {
         match self {
             Self::OneDeployment => &["deployment-controller", "replicaset-controller"],
             Self::Cluster => &NAMES,
+            Self::Namespaces => &["namespace-controller", "serviceaccount-controller", "clusterrole-controller"],
         }
+    }
+
+    /// The default list of controllers.
+    pub(super) fn controllers(self) -> String {
+        if self == Self::Namespaces { self.needs().join(",") } else { "all".to_owned() }
+    }
+
+    /// The kinds of objects that the observer watches.
+    pub(super) fn kinds(self) -> &'static [Resource] {
+        if self == Self::Namespaces { namespaces::OBSERVED_KINDS } else { observer::WORKLOAD_KINDS }
+    }
+
+    /// Sets up the sandbox.
+    pub(super) fn sandbox(self, sandbox: sandbox::Builder) -> sandbox::Builder {
+        if self == Self::Namespaces { sandbox.without_namespace_controller() } else { sandbox }
     }
 
     /// Runs it, in phases of the stage.
@@ -54,6 +80,7 @@ impl Workload {
         match self {
             Self::OneDeployment => one_deployment(stage).await,
             Self::Cluster => cluster(stage).await,
+            Self::Namespaces => namespaces::run(stage).await,
         }
     }
 }
@@ -128,6 +155,21 @@ fn numbered(prefix: &str, count: usize) -> impl Iterator<Item = String> {
     (0..count).map(move |n| format!("{prefix}-{n}"))
 }
 
+/// A phase in which nothing happens.
+async fn pass(stage: &mut Stage<'_>, name: &'static str, time: Duration) -> Result<()> {
+    stage.begin(name).await?;
+    stage.sleep(time).await;
+    stage.reached("over");
+    stage.finish(1).await
+}
+
+/// Ends the work of the start, records the memory, and measures a cluster without changes.
+async fn settle_and_rest(stage: &mut Stage<'_>) -> Result<()> {
+    pass(stage, "settle", SETTLING).await?;
+    stage.measure_memory(|memory| &mut memory.rest).await;
+    pass(stage, "rest", REST).await
+}
+
 async fn cluster(stage: &mut Stage<'_>) -> Result<()> {
     let pods = stage.pods();
     let nodes = stage.nodes()?.names();
@@ -135,28 +177,14 @@ async fn cluster(stage: &mut Stage<'_>) -> Result<()> {
     let objects = Objects::read()?;
     stage.add_namespaces(mix.namespaces).await?;
     stage.measure_idle_memory().await;
-
-    stage.begin("idle").await?;
-    stage.sleep(IDLE).await;
-    stage.reached("over");
-    stage.finish(1).await?;
+    pass(stage, "idle", IDLE).await?;
 
     stage.begin("fill").await?;
     stage.send(fill(&mix, &objects)).await?;
     stage.until("all objects are as their specs ask for", State::is_settled).await?;
     stage.reached("settled");
     stage.finish(pods).await?;
-
-    stage.begin("settle").await?;
-    stage.sleep(SETTLING).await;
-    stage.reached("over");
-    stage.finish(1).await?;
-
-    stage.begin("rest").await?;
-    stage.measure_memory(|memory| &mut memory.rest).await;
-    stage.sleep(REST).await;
-    stage.reached("over");
-    stage.finish(1).await?;
+    settle_and_rest(stage).await?;
 
     stage.begin("day").await?;
     change(stage, &mix, &objects).await?;

@@ -7,8 +7,9 @@ use kubectl_nonet::controllers::{ALL, Controller};
 use super::{File, MARK, by_name, by_port, fill_each, join, overlays, root, template};
 
 /// The suites that wait longest. They start first, and all others follow in the order of their names.
-const LONGEST_FIRST: [&str; 10] = [
+const LONGEST_FIRST: [&str; 11] = [
     "failover",
+    "whole",
     "deployment",
     "daemonset_handover",
     "outage",

@@ -8,13 +8,14 @@ use serde_json::Value;
 use super::{File, by_name, by_port, expand, fill, join, root, template};
 
 /// The overlays whose resources are a directory of each controller, or of those that a cluster without controllers needs first.
-const OVERLAYS: [(&str, &str); 6] = [
+const OVERLAYS: [(&str, &str); 7] = [
     template!("overlays/default.yaml"),
     template!("overlays/single.yaml"),
     template!("overlays/monitored.yaml"),
     template!("overlays/rescue.yaml"),
     template!("overlays/shadow.yaml"),
     template!("overlays/static-pods.yaml"),
+    template!("examples/hosted.yaml"),
 ];
 
 /// The entries of a list of images. Entries of known controllers stay as `deploy/images/set` has set them.

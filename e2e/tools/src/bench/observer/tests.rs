@@ -16,7 +16,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let clock = Clock::simulated("2026-01-01T00:00:30Z".parse().unwrap(), 1);
-        Self { state: State::default(), clock, objects: BTreeMap::new() }
+        Self { state: State { kinds: WORKLOAD_KINDS, ..State::default() }, clock, objects: BTreeMap::new() }
     }
 
     /// An event of the watch: the object is there in this state.
@@ -164,4 +164,23 @@ async fn a_ready_pod_is_awaited_until_the_slices_show_it() {
     world.shows(resources::ENDPOINT_SLICES, slice("b", &["pod"]));
     world.shows(resources::PODS, served(true));
     assert_eq!(world.latencies(ENDPOINT_SLICE), [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_each_namespace_has_is_counted_when_it_is_created_and_when_it_is_repaired() {
+    let mut world = World::new();
+    let map =
+        |data: Value| json!({"metadata": {"name": "kube-root-ca.crt", "namespace": "n", "uid": "map"}, "data": data});
+    world.shows(resources::CONFIG_MAPS, map(json!({"ca.crt": ""})));
+    world.shows(resources::CONFIG_MAPS, map(json!({"ca.crt": "", "extra": ""})));
+    assert_eq!(world.state.kept(&resources::CONFIG_MAPS), 1);
+    world.shows(resources::CONFIG_MAPS, map(json!({"ca.crt": ""})));
+    assert_eq!(world.state.kept(&resources::CONFIG_MAPS), 2);
+    let role = |rules: Value| json!({"metadata": {"name": "all", "uid": "all"}, "aggregationRule": {}, "rules": rules});
+    world.shows(resources::CLUSTER_ROLES, role(Value::Null));
+    world.shows(resources::CLUSTER_ROLES, role(json!([{}, {}])));
+    world.shows(resources::CLUSTER_ROLES, json!({"metadata": {"name": "plain", "uid": "plain"}, "rules": [{}]}));
+    assert_eq!(world.state.aggregated_rules(), 2);
+    world.loses(resources::CLUSTER_ROLES, "all");
+    assert_eq!(world.state.aggregated_rules(), 0);
 }

@@ -1,6 +1,6 @@
 //! The projection of the observer for objects of all kinds.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::{
     intern::Text,
@@ -8,7 +8,7 @@ use common::{
     object::{Object, Resource},
 };
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 use crate::suite::resources;
 
@@ -30,6 +30,14 @@ pub(super) struct Watched {
     /// The endpoints of a slice.
     #[serde(default)]
     endpoints: Option<Vec<Endpoint>>,
+    /// The data of a ConfigMap.
+    #[serde(default)]
+    data: Option<BTreeMap<String, IgnoredAny>>,
+    /// The rules of a ClusterRole.
+    #[serde(default)]
+    rules: Option<Vec<IgnoredAny>>,
+    #[serde(default, rename = "aggregationRule")]
+    aggregation_rule: Option<IgnoredAny>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -152,6 +160,20 @@ impl Watched {
     pub(super) fn ready_endpoints(&self) -> BTreeSet<Uid> {
         let endpoints = self.endpoints.iter().flatten().filter(|endpoint| endpoint.conditions.ready);
         endpoints.filter_map(|endpoint| Some(endpoint.target_ref.as_ref()?.uid.clone())).collect()
+    }
+
+    /// Whether this is an object that each namespace has, with its right content.
+    pub(super) fn is_kept(&self) -> bool {
+        match &*self.metadata.name {
+            "default" => true,
+            "kube-root-ca.crt" => self.data.as_ref().is_some_and(|data| data.len() == 1),
+            _ => false,
+        }
+    }
+
+    /// The number of rules of an aggregated ClusterRole; 0 for other objects.
+    pub(super) fn aggregated_rules(&self) -> usize {
+        self.aggregation_rule.map_or(0, |_| self.rules.as_ref().map_or(0, Vec::len))
     }
 
     /// Whether this Pod counts as ready in the status of an owner of this kind. A ReplicaSet does not count terminating Pods; the

@@ -90,7 +90,7 @@ impl Report {
     fn heading(&self, runs: usize) -> String {
         let setup = &self.setup;
         let mut out = format!(
-            "{}: {} Pods on {} nodes, cluster {}, {} cores{}\n",
+            "{}: scale {}, {} nodes, cluster {}, {} cores{}\n",
             setup.workload,
             setup.pods,
             setup.nodes,
