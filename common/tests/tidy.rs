@@ -522,6 +522,7 @@ fn files_stay_small() {
 
 /// The controllers that may have wildcards in their rights, each with the reason.
 const WILDCARD_RIGHTS: &[(&str, &str)] = &[
+    ("disruption-controller", "it reads the sizes of owners of every kind, custom resources included"),
     ("gc-controller", "it collects objects of every kind, also of kinds that are defined later"),
     ("namespace-controller", "it deletes the objects of every kind in a namespace, custom resources included"),
 ];

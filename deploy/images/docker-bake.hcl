@@ -24,6 +24,7 @@ target "image" {
       "cronjob-controller",
       "daemonset-controller",
       "deployment-controller",
+      "disruption-controller",
       "endpointslice-controller",
       "gc-controller",
       "job-controller",

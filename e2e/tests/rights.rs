@@ -162,11 +162,30 @@ impl Story {
         assert_eq!(specs, [published["spec"].clone()], "the bundle is repaired");
     }
 
+    /// What disruption-controller does: it reads the size of an owner, writes a status, and resets a condition.
+    async fn disrupt(&self) {
+        let deployment = self.world.sandbox.get("deployments.apps", Some(self.world.namespace), "web").await.unwrap();
+        let owner = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": deployment["metadata"]["uid"],
+            "controller": true});
+        let metadata = json!({"name": "direct", "labels": {"app": "direct"}, "ownerReferences": [owner]});
+        let spec = json!({"containers": [{"name": "c", "image": "img:1"}]});
+        self.world.create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})).await;
+        let target =
+            json!({"type": "DisruptionTarget", "status": "True", "lastTransitionTime": "2026-11-21T09:00:00Z"});
+        self.world.merge_status("pods", "direct", &json!({ "conditions": [target] })).await;
+        let spec = json!({"maxUnavailable": 1, "selector": {"matchLabels": {"app": "direct"}}});
+        self.world.create(object("policy/v1", "PodDisruptionBudget", "direct", json!({ "spec": spec }))).await;
+        self.world.pass(200).await;
+        let budgets = self.world.list("poddisruptionbudgets.policy").await;
+        assert_eq!(budgets[0]["status"]["expectedPods"], deployment["spec"]["replicas"], "the size is read");
+    }
+
     /// Everything that controllers do.
     async fn tell(&self) {
         self.aggregate_rules().await;
         self.repair_bundles().await;
         self.change_owners().await;
+        self.disrupt().await;
         self.change_workloads().await;
         self.delete_owners().await;
         self.lose_nodes().await;
@@ -393,12 +412,17 @@ fn granted(objects: &[Value]) -> BTreeSet<Right> {
     granted
 }
 
+/// Whether `granted` is a subresource of all resources, such as `*/scale`, and `asked` is one of these.
+fn is_any_with_subresource(granted: &str, asked: &str) -> bool {
+    granted.strip_prefix('*').is_some_and(|subresource| subresource.starts_with('/') && asked.ends_with(subresource))
+}
+
 /// Whether a right that a role grants includes a right that is asked for.
 fn includes(granted: &Right, asked: &Right) -> bool {
     let is = |granted: &str, asked: &str| granted == "*" || granted == asked;
     is(&granted.verb, &asked.verb)
         && is(&granted.group, &asked.group)
-        && is(&granted.resource, &asked.resource)
+        && (is(&granted.resource, &asked.resource) || is_any_with_subresource(&granted.resource, &asked.resource))
         && (granted.namespace.is_none() || granted.namespace == asked.namespace)
         && (granted.name.is_none() || granted.name == asked.name)
 }

@@ -18,6 +18,8 @@ mod daemonset;
 mod daemonset_handover;
 #[path = "../../deployment-controller/tests/behaviour/scenes.rs"]
 mod deployment;
+#[path = "../../disruption-controller/tests/behaviour/scenes.rs"]
+mod disruption;
 #[path = "../../endpointslice-controller/tests/behaviour/scenes/endpointslice.rs"]
 mod endpointslice;
 #[path = "../../endpointslice-controller/tests/behaviour/scenes/endpointslice_mirroring.rs"]
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         replicaset::suite(),
         clusterrole::suite(),
         daemonset::suite(),
+        disruption::suite(),
         endpointslice::suite(),
         endpointslice_mirroring::suite(),
         gc_cascades::suite(),

@@ -371,7 +371,7 @@ impl Api {
         let sent = call.body.as_ref().map_or(0, |(_, body)| body.len());
         let request = self.request(&call.method, &call.path, call.accept, call.body.clone())?;
         // The gate is checked immediately before the request is sent, because only the leader may write.
-        let permit = if writes { Some(inner.gate.wait_for_permission(call.decided).await?) } else { None };
+        let permit = if writes { Some(inner.gate.wait_for_permission(call.decision_time).await?) } else { None };
         let in_flight = inner.pace.begin_request();
         let exchange = async {
             let response = inner.client.send(request).await.map_err(Error::from_transport)?;

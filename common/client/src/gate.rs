@@ -244,9 +244,10 @@ impl WriteGate {
 
     /// Waits until a write may begin, and returns its permit.
     ///
-    /// A leader's write that finds the deadline passed or near requests a renewal and waits for it. A write that was `decided` on
-    /// longer ago than a renewal of the Lease is good for is withheld if the gate was closed since.
-    pub async fn wait_for_permission(&self, decided: Option<DecisionTime>) -> Result<WritePermit, WithheldWrite> {
+    /// A leader's write that finds the deadline passed or near requests a renewal and waits for it. A write with a
+    /// `decision_time` is withheld if the gate was closed since, and if the decision is older than the time for which a renewal of the
+    /// Lease opens the gate.
+    pub async fn wait_for_permission(&self, decision_time: Option<DecisionTime>) -> Result<WritePermit, WithheldWrite> {
         let mut state = self.state.clone();
         let permit = self.announce_writes();
         loop {
@@ -260,7 +261,11 @@ impl WriteGate {
                         let age = self.clock.monotonic_now().saturating_duration_since(at) + asleep;
                         open_since > at && age > margin * LAST_PART
                     };
-                    return if decided.is_some_and(is_old) { Err(WithheldWrite::OldDecision) } else { Ok(permit) };
+                    return if decision_time.is_some_and(is_old) {
+                        Err(WithheldWrite::OldDecision)
+                    } else {
+                        Ok(permit)
+                    };
                 }
                 GateState::Until { .. } => {
                     self.demand.has_writes.store(true, Ordering::Relaxed);

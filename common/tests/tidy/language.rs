@@ -98,6 +98,7 @@ const DENSITY: &[(&str, usize)] = &[
     ("cronjob-controller", 16),
     ("daemonset-controller", 16),
     ("deploy/kubectl-nonet", 13),
+    ("disruption-controller", 17),
     ("deployment-controller", 15),
     ("e2e", 15),
     ("e2e/sandbox", 8),

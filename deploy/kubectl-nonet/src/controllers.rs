@@ -262,6 +262,15 @@ pub const ALL: &[Controller] = &[
             ],
         )
     },
+    Controller::new(
+        &disruption_controller::DEFINITION,
+        10384,
+        &[
+            may("list", "policy", "poddisruptionbudgets"),
+            may("update", "policy", "poddisruptionbudgets/status"),
+            may("list", "", "pods"),
+        ],
+    ),
 ];
 
 /// The programs of all controllers, in the same order.

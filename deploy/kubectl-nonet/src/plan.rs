@@ -33,15 +33,16 @@ pub mod read;
 pub mod render;
 pub mod steps;
 
-/// Loops that do not run: the simulated nodes send no heartbeats, the sandbox empties namespaces itself, and accounts, certificate
-/// authorities and cluster roles are not read from the cluster.
-const OMITTED_LOOPS: [&str; 6] = [
+/// Loops that do not run: the simulated nodes send no heartbeats, the sandbox empties namespaces itself, a plan contains no
+/// evictions, and accounts, certificate authorities and cluster roles are not read from the cluster.
+const OMITTED_LOOPS: [&str; 7] = [
     "node-lifecycle-controller",
     "namespace-controller",
     "serviceaccount-controller",
     "root-ca-certificate-publisher-controller",
     "kube-apiserver-serving-clustertrustbundle-publisher-controller",
     "clusterrole-aggregation-controller",
+    "disruption-controller",
 ];
 
 /// Feature gate of the server and of statefulset-controller. With it, the server sets `maxUnavailable` of every StatefulSet.

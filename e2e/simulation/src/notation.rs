@@ -278,6 +278,7 @@ pub fn deeds(text: &str) -> Result<Vec<What>, Unreadable> {
         "delete" => What::Delete(Target::read(first), options(more)?),
         "merge-all" => labelled().and_then(|(objects, patch)| Ok(What::MergeAll(objects, value(patch)?)))?,
         "delete-all" => labelled().and_then(|(objects, how)| Ok(What::DeleteAll(objects, options(how)?)))?,
+        "evict-all" => What::EvictAll(labelled()?.0),
         "own" => What::Own(Target::read(first), split(more, ',').into_iter().map(owner).collect()),
         "silence" => return each(What::Silence),
         "restore" => return each(What::Restore),

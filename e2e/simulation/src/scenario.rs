@@ -116,6 +116,8 @@ pub enum What {
     Delete(Target, Value),
     /// The same for every object with that label that is not being deleted, or not without grace.
     DeleteAll(Labelled, Value),
+    /// Evicts every object with that label that its budget lets go.
+    EvictAll(Labelled),
     /// Cuts a node off: no heartbeat, no status, no Pod is ended.
     Silence(String),
     /// Lets a node renew its Lease and do nothing else.

@@ -10,6 +10,8 @@ mod daemonset_invariants;
 mod daemonset_view;
 mod deployment;
 mod deployment_invariants;
+mod disruption;
+mod disruption_invariants;
 mod endpointslice;
 mod endpointslice_invariants;
 mod gc;
@@ -79,6 +81,7 @@ pub const SUITES: &[&Suite] = &[
     &clusterrole::SUITE,
     &serviceaccount::SUITE,
     &namespace::SUITE,
+    &disruption::SUITE,
     &node_lifecycle::SUITE,
     &node_health::SUITE,
     &node_zones::SUITE,

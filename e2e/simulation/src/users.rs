@@ -45,6 +45,12 @@ pub async fn perform_in(sandbox: &Sandbox, namespace: &str, what: &What) -> Resu
             }
             Ok(())
         }
+        What::EvictAll(pods) => {
+            for pod in place.list(pods).await?.iter().filter(|pod| !json::is_deleting(pod)) {
+                evict(sandbox, pod).await?;
+            }
+            Ok(())
+        }
         What::Webhook(webhook) => {
             sandbox.webhooks().install(webhook.clone());
             Ok(())
@@ -156,6 +162,17 @@ pub(super) fn switch(nodes: &Nodes, what: &What) {
         _ => Ok(()),
     };
     debug_assert!(switched.is_ok(), "{switched:?}");
+}
+
+/// Evicts a Pod, unless a budget forbids it, or several do.
+async fn evict(sandbox: &Sandbox, pod: &Value) -> Result<(), Refused> {
+    let (namespace, name) = (json::text(pod, "/metadata/namespace"), json::name(pod));
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction");
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+    match sandbox.send(http::Method::POST, &path, "application/json", Some(&eviction)).await {
+        Err(refused) if !matches!(refused.code, 429 | 500) => Err(refused),
+        _ => Ok(()),
+    }
 }
 
 async fn delete(sandbox: &Sandbox, resource: &str, object: &Value, options: &Value) -> Result<(), Refused> {

@@ -7,7 +7,8 @@ use k8s_openapi::{
     Resource,
     api::{
         apps::v1 as apps, batch::v1 as batch, certificates::v1beta1 as certificates, coordination::v1 as coordination,
-        core::v1 as core, discovery::v1 as discovery, rbac::v1 as rbac, scheduling::v1alpha2 as scheduling,
+        core::v1 as core, discovery::v1 as discovery, policy::v1 as policy, rbac::v1 as rbac,
+        scheduling::v1alpha2 as scheduling,
     },
 };
 use sandbox::declared::{Scope, undeclared};
@@ -115,6 +116,17 @@ pub(crate) fn visit(visitor: &mut impl Visitor) {
         add::<Job, batch::Job>(visitor, PROTOBUF);
         add::<PodGroup, scheduling::PodGroup>(visitor, JSON);
         add::<Workload, scheduling::Workload>(visitor, JSON);
+    }
+    {
+        use disruption_controller::objects::{
+            Budget, Deployments, Pod, ReplicaSets, ReplicationControllers, StatefulSets, Workload,
+        };
+        add::<Budget, policy::PodDisruptionBudget>(visitor, PROTOBUF);
+        add::<Pod, core::Pod>(visitor, PROTOBUF);
+        add::<Workload<Deployments>, apps::Deployment>(visitor, PROTOBUF);
+        add::<Workload<ReplicaSets>, apps::ReplicaSet>(visitor, PROTOBUF);
+        add::<Workload<ReplicationControllers>, core::ReplicationController>(visitor, PROTOBUF);
+        add::<Workload<StatefulSets>, apps::StatefulSet>(visitor, PROTOBUF);
     }
     {
         use namespace_controller::objects::Namespace;

@@ -30,7 +30,7 @@ pub struct Call<'a> {
     /// Whether the call is repeated after 503 with `Retry-After`.
     pub(super) is_repeated_if_unavailable: bool,
     /// Time of the decision from which a write follows.
-    pub(super) decided: Option<DecisionTime>,
+    pub(super) decision_time: Option<DecisionTime>,
 }
 
 impl<'a> Call<'a> {
@@ -44,7 +44,7 @@ impl<'a> Call<'a> {
             max_answer_bytes: MAX_ANSWER,
             write_target: None,
             is_repeated_if_unavailable: true,
-            decided: None,
+            decision_time: None,
         }
     }
 
@@ -142,8 +142,8 @@ impl<'a> Call<'a> {
 
     /// Withholds the write if this process was paused or could not renew its Lease since the decision.
     #[must_use]
-    pub fn with_decision_time(self, decided: DecisionTime) -> Self {
-        Self { decided: Some(decided), ..self }
+    pub fn with_decision_time(self, decision_time: DecisionTime) -> Self {
+        Self { decision_time: Some(decision_time), ..self }
     }
 
     fn write(method: Method, target: RequestTarget<'a>, content_type: &'static str, body: Bytes) -> Self {
@@ -160,7 +160,7 @@ impl<'a> Call<'a> {
             max_answer_bytes: MAX_ANSWER,
             write_target: Some(target),
             is_repeated_if_unavailable: true,
-            decided: None,
+            decision_time: None,
         }
     }
 }

@@ -199,7 +199,7 @@ impl<C: Controller> LoopState<C> {
     /// Runs one sync. If the sync makes a plan, sets `due` to the time at which the decision may change without an event.
     async fn sync_key(&self, key: &C::Key, shadow: bool, due: &mut Option<Instant>) {
         let (now, began) = (self.context.clock.now(), self.context.clock.monotonic_now());
-        let decided = self.context.write_gate.decision_time();
+        let decision_time = self.context.write_gate.decision_time();
         let result = match self.controller.observe(key, now) {
             Err(NoSnapshot::Gone) => {
                 self.differences.remove(key);
@@ -232,7 +232,7 @@ impl<C: Controller> LoopState<C> {
                     let Decision { plan, forecast } = decision;
                     let subject = ControllerSubject { controller: &*self.controller, snapshot: &snapshot };
                     let sync = async |io: Io<'_, C>| C::act(&snapshot, &plan, io).await;
-                    let outcome = self.executor.run(&*self.controller, &subject, decided, forecast, sync).await;
+                    let outcome = self.executor.run(&*self.controller, &subject, decision_time, forecast, sync).await;
                     self.controller.after_sync(&snapshot);
                     outcome
                 }

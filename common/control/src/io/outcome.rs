@@ -162,12 +162,12 @@ impl SyncError {
     }
 
     /// Creates the error for a sync that ended because a write was withheld.
-    pub(super) fn withheld(why: WithheldWrite) -> Self {
-        let retry_policy = match why {
+    pub(super) fn withheld(withheld: WithheldWrite) -> Self {
+        let retry_policy = match withheld {
             WithheldWrite::NotLeader => RetryPolicy::Never,
             WithheldWrite::OldDecision => RetryPolicy::Backoff,
         };
-        Self::from_refusal("", &api::Error::Withheld(why).into()).with_retry_policy(retry_policy)
+        Self::from_refusal("", &api::Error::Withheld(withheld).into()).with_retry_policy(retry_policy)
     }
 }
 

@@ -95,17 +95,17 @@ impl SyncExecutor {
     /// Runs the sync of `forecast` against the API server, and keeps the account up to date.
     ///
     /// If the sync sends nothing, its outcome is that of the forecast. It then runs a second time only for its effects, if it has
-    /// any, and sees the time of the forecast. `decided` is the time before the snapshot was taken.
+    /// any, and sees the time of the forecast. `decision_time` is the time before the snapshot was taken.
     pub async fn run<M: Sync>(
         &self,
         memory: &M,
         subject: &dyn SyncSubject,
-        decided: DecisionTime,
+        decision_time: DecisionTime,
         forecast: SyncForecast,
         sync: impl AsyncFnOnce(Io<'_, M>) -> Result<Requeue, SyncError>,
     ) -> Result<Requeue, SyncError> {
         let SyncForecast { request_account: account, now, has_effects, outcome } = forecast;
-        let run = SyncRun::new(self, memory, subject, decided, account.as_ref());
+        let run = SyncRun::new(self, memory, subject, decision_time, account.as_ref());
         let Some(account) = &account else {
             if has_effects {
                 drop(poll_once(sync(Io(IoBackend::EffectsOnly(&run, now)))));
@@ -355,7 +355,7 @@ struct SyncRun<'r, M> {
     own_writes: SyncWrites<'r>,
     /// Count of requests and pauses in flight.
     waits: AtomicUsize,
-    decided: DecisionTime,
+    decision_time: DecisionTime,
     /// The reason why a write was withheld. The sync ends early.
     withheld: OnceLock<WithheldWrite>,
 }
@@ -374,7 +374,7 @@ impl<'r, M> SyncRun<'r, M> {
         executor: &'r SyncExecutor,
         memory: &'r M,
         subject: &'r dyn SyncSubject,
-        decided: DecisionTime,
+        decision_time: DecisionTime,
         account: Option<&'r RequestAccount>,
     ) -> Self {
         Self {
@@ -386,7 +386,7 @@ impl<'r, M> SyncRun<'r, M> {
             ledger_owner: OnceLock::new(),
             own_writes: SyncWrites::new(executor.ledger.as_ref()),
             waits: AtomicUsize::new(0),
-            decided,
+            decision_time,
             withheld: OnceLock::new(),
         }
     }
@@ -452,7 +452,7 @@ impl<'r, M> SyncRun<'r, M> {
         let answer = match request.to_api_call(precondition, api.preferred_format()) {
             Ok(call) => {
                 let _wait = self.count_in_flight();
-                api.call_with_format(call.with_decision_time(self.decided)).await
+                api.call_with_format(call.with_decision_time(self.decision_time)).await
             }
             Err(unsent) => Err(unsent),
         };

@@ -9,6 +9,7 @@ mod meta;
 mod network;
 mod node;
 mod pod;
+mod policy;
 mod volume;
 mod workload;
 
@@ -18,6 +19,7 @@ pub use meta::{DELETE_OPTIONS, LABEL_SELECTOR, LIST_META, METADATA_ONLY_OBJECT, 
 pub use network::{ENDPOINT_SLICE, ENDPOINTS, SERVICE};
 pub use node::{LEASE, NAMESPACE, NODE};
 pub use pod::{AFFINITY, NODE_AFFINITY, POD, POD_SPEC, POD_TEMPLATE_SPEC, TOLERATION};
+pub use policy::POD_DISRUPTION_BUDGET;
 pub use volume::PERSISTENT_VOLUME_CLAIM;
 pub use workload::{
     CONTROLLER_REVISION, DAEMON_SET, DEPLOYMENT, JOB, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET,

@@ -1,6 +1,6 @@
 //! What Services, Namespaces and budgets wait for, and what holds an object that is being deleted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::{prelude::Text, process::leader::HAND_OVER_HOLDER_IDENTITY};
 use k8s_openapi::{
@@ -341,7 +341,21 @@ pub(super) async fn budget(scope: &Scope, object: &PodDisruptionBudget) -> Branc
         "status",
         format!("{healthy} of {expected} Pods are healthy, {desired} must be: {allowed} may be evicted"),
     );
-    if expected == 0 {
+    if let Some(name) = status.disrupted_pods.as_ref().and_then(|pods| pods.keys().next()) {
+        let count = status.disrupted_pods.as_ref().map_or(0, BTreeMap::len);
+        branch.say("evictions", format!("{count} approved, whose Pods are still there; the first is {name}"));
+    }
+    let conditions = status.conditions.iter().flatten();
+    if let Some(failed) = conditions.into_iter().find(|condition| condition.reason == "SyncFailed") {
+        branch.blame(
+            Weight::Fails,
+            format!(
+                "PodDisruptionBudget {called} allows no eviction, because its Pods cannot be counted: {}",
+                failed.message
+            ),
+            ["use minAvailable with a number, for which no owner needs a size".to_owned()],
+        );
+    } else if expected == 0 {
         branch.blame(
             Weight::Rests,
             format!("PodDisruptionBudget {called} selects no Pods"),
@@ -352,7 +366,7 @@ pub(super) async fn budget(scope: &Scope, object: &PodDisruptionBudget) -> Branc
             branch.blame(
                 Weight::Waits,
                 format!("the controller of budgets has not seen the newest specification of {called}"),
-                ["see whether kube-controller-manager runs its disruption controller".to_owned()],
+                ["see whether disruption-controller runs".to_owned()],
             );
         } else if healthy < expected && desired < expected {
             branch.blame(

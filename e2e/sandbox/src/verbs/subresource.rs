@@ -319,10 +319,19 @@ impl Core {
         }
         let allowed = number(&["status", "disruptionsAllowed"]);
         if allowed <= 0 {
-            let cause = format!(
-                "The disruption budget {} needs {desired} healthy pods and has {current} currently",
-                key.name()
-            );
+            let failed = at(&budget, &["status", "conditions"]).as_array().into_iter().flatten().find(|condition| {
+                text(condition, &["type"]) == "DisruptionAllowed" && text(condition, &["reason"]) == "SyncFailed"
+            });
+            let cause = match failed.map(|condition| text(condition, &["message"])) {
+                Some(message) => format!(
+                    "The disruption budget {} does not allow evicting pods currently because it failed sync: {message}",
+                    key.name()
+                ),
+                None => format!(
+                    "The disruption budget {} needs {desired} healthy pods and has {current} currently",
+                    key.name()
+                ),
+            };
             return Err(refuse(cause, 0));
         }
         if !dry_run {

@@ -107,7 +107,14 @@ impl Player {
 
     async fn metrics(&self) -> Result<Samples> {
         let text = match &self.metrics {
-            Some(client) => client.request_text(http::Request::get("/metrics").body(Vec::new())?).await?,
+            Some(client) => {
+                let request = || http::Request::get("/metrics").body(Vec::new());
+                match client.request_text(request()?).await {
+                    Ok(text) => text,
+                    // kube-controller-manager closes a connection after 90 idle seconds, perhaps at this moment.
+                    Err(_) => client.request_text(request()?).await?,
+                }
+            }
             None => match self.process.get("/metrics").await? {
                 (200, text) => text,
                 (code, _) => bail!("status {code}"),

@@ -135,6 +135,18 @@ static PRECONDITIONS: MessageSchema = MessageSchema {
     fields: &[optional_field(1, "uid", Text), optional_field(2, "resourceVersion", Text)],
 };
 
+pub(super) static CONDITION: MessageSchema = MessageSchema {
+    name: "meta/v1.Condition",
+    fields: &[
+        field_always_in_json(1, "type", Text),
+        field_always_in_json(2, "status", Text),
+        omitempty_field(3, "observedGeneration", Int),
+        field_always_in_json(4, "lastTransitionTime", Time),
+        field_always_in_json(5, "reason", Text),
+        field_always_in_json(6, "message", Text),
+    ],
+};
+
 /// Schema to read only the metadata of an object: field 1 of every kind, and the only field of `PartialObjectMetadata`.
 pub static METADATA_ONLY_OBJECT: MessageSchema =
     MessageSchema { name: "object", fields: &[field_always_in_json(1, "metadata", Object(&OBJECT_META))] };

@@ -1,6 +1,6 @@
 //! The projection of the observer for objects of all kinds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use common::{
     intern::Text,
@@ -9,6 +9,7 @@ use common::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Map, Value};
 
 use crate::suite::resources;
 
@@ -32,7 +33,7 @@ pub(super) struct Watched {
     endpoints: Option<Vec<Endpoint>>,
     /// The data of a ConfigMap.
     #[serde(default)]
-    data: Option<BTreeMap<String, IgnoredAny>>,
+    data: Option<Map<String, Value>>,
     /// The rules of a ClusterRole.
     #[serde(default)]
     rules: Option<Vec<IgnoredAny>>,
