@@ -21,7 +21,7 @@ pub struct ClusterRole {
     /// The rules that the role grants.
     #[serde(default, deserialize_with = "null_as_default")]
     pub rules: Box<[PolicyRule]>,
-    /// Selects the roles whose rules this role gets; `None` for a role with rules of its own.
+    /// Selects roles, whose rules this role gets; `None` if the role is not aggregated.
     #[serde(default)]
     pub aggregation_rule: Option<AggregationRule>,
 }

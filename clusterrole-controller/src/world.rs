@@ -27,7 +27,7 @@ pub(crate) fn plain(name: &str, rules: &[Value]) -> Value {
     json!({"metadata": {"name": name, "uid": name, "labels": {name: "1"}}, "rules": rules})
 }
 
-/// Returns a role that selects the roles of these names, each with a selector of its own, and has these rules.
+/// Returns an aggregated role with these rules. It has one selector for each name, which selects the role of that name.
 pub(crate) fn aggregated(name: &str, selected: &[&str], rules: &[Value]) -> Value {
     let selectors: Vec<Value> = selected.iter().map(|name| json!({"matchLabels": {*name: "1"}})).collect();
     with_selectors(name, json!(selectors), rules)

@@ -169,7 +169,7 @@ impl Watch {
         }
     }
 
-    /// Enqueues a budget after a delay that is proportional to the number of its Pods, and zero for less than 100 Pods.
+    /// Enqueues a budget: at once if it has less than 100 Pods, otherwise after a delay that grows with their number.
     fn enqueue_debounced(&self, key: NamespacedName) {
         let budget = self.budgets.get_decoded(&key.namespace, &key.name);
         let pods = budget.and_then(|budget| self.pods_of(&budget).ok().flatten());

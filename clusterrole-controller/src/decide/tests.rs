@@ -182,7 +182,7 @@ proptest! {
         selected in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 0..4), 7),
         own_rules in prop::collection::vec(prop::collection::vec(0..6_usize, 0..4), 8),
     ) {
-        // A role selects only later ones, each with a selector of its own, and the last one is not aggregated.
+        // There is no circle, because each role selects later roles only. The last one is not aggregated.
         let mut edges: Vec<Vec<usize>> = Vec::new();
         for (from, selected) in selected.iter().enumerate() {
             edges.push(selected.iter().map(|index| from + 1 + index.index(7 - from)).collect());

@@ -12,7 +12,7 @@ pub(crate) fn cluster() -> Cluster {
     Cluster::new(disruption_controller::LOOPS, BUDGETS, "web")
 }
 
-/// Returns the budget `web` for the label `app=web`, with these further fields of its spec.
+/// Returns the budget `web`. It selects the label `app=web`, and `spec` is merged into its spec.
 pub(crate) fn budget(spec: Value) -> Value {
     let selector = json!({"selector": {"matchLabels": {"app": "web"}}});
     object("policy/v1", "PodDisruptionBudget", "web", merged(selector, spec))
