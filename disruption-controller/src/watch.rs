@@ -12,7 +12,6 @@ use common::{
 use parking_lot::Mutex;
 
 use crate::{
-    budgets::decide::CachedKind,
     objects::{Budget, Deployments, Pod, ReplicaSets, ReplicationControllers, StatefulSets, Workload},
     stale_pods::decide::time_until_stale,
 };
@@ -64,7 +63,7 @@ impl Watch {
         context.start_informer(Arc::clone(&watch.pods), handler_from_method(&watch, Self::on_pod));
         let handler = handler_from_method(&watch, Self::on_workload);
         context.start_informer(Arc::clone(&watch.replication_controllers), handler);
-        context.start_informer(Arc::clone(&watch.replica_sets), handler_from_method(&watch, Self::on_replica_set));
+        context.start_informer(Arc::clone(&watch.replica_sets), handler_from_method(&watch, Self::on_workload));
         context.start_informer(Arc::clone(&watch.deployments), handler_from_method(&watch, Self::on_workload));
         context.start_informer(Arc::clone(&watch.stateful_sets), handler_from_method(&watch, Self::on_workload));
         watch
@@ -133,17 +132,6 @@ impl Watch {
                 PodBudgets { concerned, current }
             }
         }
-    }
-
-    fn on_replica_set(&self, event: &CacheEvent<Workload<ReplicaSets>>, origin: ChangeOrigin) {
-        if let CacheEvent::Updated { old, new } = event
-            && old.metadata.uid == new.metadata.uid
-            && old.metadata.controller() == new.metadata.controller()
-            && new.metadata.controller().is_some_and(|owner| CachedKind::of(owner) == Some(CachedKind::Deployment))
-        {
-            return;
-        }
-        self.on_workload(event, origin);
     }
 
     /// Enqueues the budgets of the namespace whose expected count is a sum over the owners, if the event can change a sum.

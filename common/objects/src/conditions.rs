@@ -72,8 +72,15 @@ impl Condition {
     }
 }
 
-/// Maximum length of the message of a condition of a Namespace in bytes.
-const MAX_NAMESPACE_MESSAGE: usize = 32_768;
+/// Returns the message of a condition, truncated to the 32,768 bytes that the server accepts.
+pub fn limited_message(mut message: String) -> String {
+    const MAX_LENGTH: usize = 32_768;
+    if message.len() > MAX_LENGTH {
+        message.truncate(message.floor_char_boundary(MAX_LENGTH - "...".len()));
+        message.push_str("...");
+    }
+    message
+}
 
 /// Result of setting a condition in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,10 +141,7 @@ pub fn set_deployment_condition(conditions: &mut Vec<Condition>, mut condition: 
 /// condition is replaced in its place, and keeps its `lastTransitionTime` if the status is the same. A new condition is appended.
 /// Upstream: `pkg/controller/namespace/deletion`, `updateConditions`.
 pub fn set_namespace_condition(conditions: &mut Vec<Condition>, mut condition: Condition) -> ConditionListChange {
-    if condition.message.len() > MAX_NAMESPACE_MESSAGE {
-        let end = condition.message.floor_char_boundary(MAX_NAMESPACE_MESSAGE - "...".len());
-        condition.message = format!("{}...", &condition.message[..end]).into();
-    }
+    condition.message = limited_message(condition.message.into()).into();
     let Some(current) = conditions.iter_mut().find(|current| current.kind == condition.kind) else {
         conditions.push(condition);
         return ConditionListChange::Changed;

@@ -412,6 +412,29 @@ async fn a_sync_from_before_a_pause_ends_and_its_key_comes_back() {
     }
 }
 
+/// COMMON-44.
+#[tokio::test(start_paused = true)]
+async fn a_sync_keeps_the_lease_renewed_from_its_first_request_to_its_end() {
+    let world = world(granting);
+    let long_sync = async |io: Io<'_, Memory>| {
+        io.pause(Duration::from_mins(1)).await;
+        sync(1)(io).await
+    };
+    let has_demand = || {
+        world.keeper.clear_write_demand();
+        world.keeper.has_write_demand()
+    };
+    let forecast = forecast_sync(Timestamp::UNIX_EPOCH, long_sync);
+    let run = world.executor.run(&world.memory, &world, world.decision_time(), forecast, long_sync);
+    let during = async {
+        world.executor.api.clock().sleep(Duration::from_secs(30)).await;
+        has_demand()
+    };
+    let (outcome, during) = tokio::join!(run, during);
+    outcome.unwrap();
+    assert_eq!((during, has_demand()), (true, false));
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_adopted_child_is_not_mistaken_for_the_child_of_a_lost_create() {
     let world = world(|method, name, body| match method {

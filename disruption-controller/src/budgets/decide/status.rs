@@ -15,8 +15,6 @@ use crate::objects::{BudgetSpec, Status};
 pub const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 /// Reason of the condition after a sync that has failed.
 pub const SYNC_FAILED: &str = "SyncFailed";
-/// Maximum length of the message of a condition, in bytes.
-const MAX_MESSAGE: usize = 32_768;
 
 /// The number of Pods that should exist, and of those the number that must be healthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,18 +78,8 @@ pub(super) fn computed_status(
 /// Returns the status that allows no eviction because a sync has failed. Everything else stays.
 pub fn closed_status(old: &Status, error: &str, now: Timestamp) -> Status {
     let mut status = Status { disruptions_allowed: 0, ..old.clone() };
-    status.set_condition(conditions::FALSE, SYNC_FAILED, &limited_message(error), now);
+    status.set_condition(conditions::FALSE, SYNC_FAILED, &conditions::limited_message(error.to_owned()), now);
     status
-}
-
-/// Truncates a message to the length that the server accepts.
-fn limited_message(text: &str) -> String {
-    const ELLIPSIS: &str = "...";
-    if text.len() <= MAX_MESSAGE {
-        return text.to_owned();
-    }
-    let end = text.floor_char_boundary(MAX_MESSAGE - ELLIPSIS.len());
-    format!("{}{ELLIPSIS}", &text[..end])
 }
 
 impl Status {
