@@ -11,7 +11,6 @@ use e2e::{
     suite::{handover::Hands, prelude::*},
 };
 
-const SECRETS: Resource = Resource::namespaced("", "v1", "secrets", "Secret");
 const COUNT: usize = 50;
 /// The number of namespaces that are released after each change of hands.
 const RELEASED: usize = 17;

@@ -13,6 +13,7 @@ use common::{
     clock::Clock,
     gate,
     metrics::Metrics,
+    object::Resource,
     process::{
         client::build_client,
         logging::VerbosityHandle,
@@ -26,7 +27,7 @@ use e2e::{
     sandbox::{ADMIN, Operation, Right, Sandbox, Webhook},
 };
 use serde_json::{Value, json};
-use testkit::scene::program_options;
+use testkit::{objects::custom_resource_definition, scene::program_options};
 
 use crate::{
     repository::yaml,
@@ -194,7 +195,8 @@ impl Story {
 
     /// Everything that controllers do with owner references.
     async fn change_owners(&self) {
-        self.world.sandbox.create(definition_of_widgets()).await.unwrap();
+        let widgets = Resource::namespaced("example.com", "v1", "widgets", "Widget");
+        self.world.sandbox.create(custom_resource_definition(&widgets)).await.unwrap();
         for object in objects() {
             self.world.create(object).await;
         }
@@ -466,15 +468,6 @@ async fn rights_of_reviews() -> BTreeSet<Right> {
 fn object(api: &str, kind: &str, name: &str, mut rest: Value) -> Value {
     (rest["apiVersion"], rest["kind"], rest["metadata"]["name"]) = (api.into(), kind.into(), name.into());
     rest
-}
-
-/// The definition of a kind of custom resources.
-fn definition_of_widgets() -> Value {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
-    let names = json!({"plural": "widgets", "kind": "Widget"});
-    let spec = json!({"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]});
-    object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "widgets.example.com", json!({ "spec": spec }))
 }
 
 /// Objects of each kind that has children.

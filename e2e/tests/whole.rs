@@ -19,8 +19,6 @@ const PAGE: &str = "without-nodes";
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// The directory in which the page keeps the files of the processes.
 const FILES: &str = "nonet";
-const DEFINITIONS: Resource =
-    Resource::cluster_scoped("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition");
 const WIDGETS: Resource = Resource::namespaced("whole.example.com", "v1", "widgets", "Widget");
 
 pub(crate) fn suite() -> Suite {
@@ -191,13 +189,7 @@ async fn the_role_edit_follows(c: &Context) -> Outcome {
 }
 
 async fn the_namespace_goes(c: &Context) -> Outcome {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let names = json!({"plural": WIDGETS.plural(), "kind": WIDGETS.kind()});
-    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
-    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": WIDGETS.to_string()},
-        "spec": {"group": WIDGETS.group(), "scope": "Namespaced", "names": names, "versions": [version]}});
-    c.create(DEFINITIONS, definition).await?;
+    c.create(DEFINITIONS, custom_resource_definition(&WIDGETS)).await?;
     let widget = json!({"apiVersion": "whole.example.com/v1", "kind": "Widget", "metadata": {"name": "one"}});
     c.until("the kind to be served", async || c.create(WIDGETS, widget.clone()).await.ok()).await?;
     let options = json!({"kind": "DeleteOptions", "apiVersion": "v1"});

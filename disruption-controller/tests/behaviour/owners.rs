@@ -4,14 +4,11 @@ use crate::world::*;
 
 /// Creates the definition of the kind Widget, with the subresource `scale` or without, and a Widget of this size.
 async fn create_widget(world: &World, name: &str, replicas: u32, has_scale: bool) -> Value {
-    let scale = json!({"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}});
-    let subresources = if has_scale { scale } else { json!({}) };
-    let version = json!({"name": "v1", "served": true, "storage": true, "subresources": subresources,
-        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
-    let names = json!({"plural": "widgets", "kind": "Widget"});
-    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": WIDGETS},
-        "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}});
+    let mut definition = custom_resource_definition(&Resource::namespaced("example.com", "v1", "widgets", "Widget"));
+    if has_scale {
+        definition["spec"]["versions"][0]["subresources"] =
+            json!({"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}});
+    }
     if world.find("customresourcedefinitions.apiextensions.k8s.io", WIDGETS).await.is_none() {
         world.create(definition).await;
     }

@@ -4,8 +4,6 @@ use common::object::Resource;
 use testkit::scene::prelude::*;
 
 const BUDGETS: Resource = Resource::namespaced("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget");
-const DEFINITIONS: Resource =
-    Resource::cluster_scoped("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition");
 
 suite! {
     Suite::new("disruption").controller(
@@ -96,12 +94,14 @@ async fn evictions_follow_the_size_of_the_owner(c: Context) -> Outcome {
 /// Creates the definition of a kind of this name for the scene, with the subresource `scale` or without, and an object of size 3.
 async fn create_custom_resource(c: &Context, has_scale: bool) -> Result<Value, Failure> {
     let group = format!("{}.example.com", c.namespace());
-    let scale = json!({"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}});
-    let version = json!({"name": "v1", "served": true, "storage": true, "subresources": if has_scale { scale } else { json!({}) },
-        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
-    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("widgets.{group}")},
-        "spec": {"group": group, "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"}, "versions": [version]}});
+    let widgets = Resource::namespaced("example.com", "v1", "widgets", "Widget");
+    let mut definition = custom_resource_definition(&widgets);
+    definition["metadata"]["name"] = json!(format!("widgets.{group}"));
+    definition["spec"]["group"] = json!(group);
+    if has_scale {
+        definition["spec"]["versions"][0]["subresources"] =
+            json!({"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}});
+    }
     c.client().create(DEFINITIONS, "", &definition).await?;
     let path = format!("/apis/{group}/v1/namespaces/{}/widgets", c.namespace());
     let widget = json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "w"}, "spec": {"replicas": 3}});

@@ -61,6 +61,7 @@ pub mod prelude {
 
     pub use common::{
         clock::Clock,
+        object::Resource,
         settings::{OperatorSettings, TunableValue},
     };
     pub use http::Method;

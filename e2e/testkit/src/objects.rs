@@ -1,5 +1,6 @@
 //! Builders of objects, and what tests read from objects.
 
+use common::object::Resource;
 use serde_json::{Value, json};
 
 use crate::NAMESPACE;
@@ -33,6 +34,17 @@ pub fn with_spec(mut object: Value, spec: Value) -> Value {
 /// Returns an object in the namespace of the tests.
 pub fn object(api_version: &str, kind: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
+}
+
+/// Returns the definition of a kind of custom resources, whose objects may have any fields.
+pub fn custom_resource_definition(resource: &Resource) -> Value {
+    let scope = if resource.is_namespaced() { "Namespaced" } else { "Cluster" };
+    let names = json!({"plural": resource.plural(), "kind": resource.kind()});
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version = json!({"name": resource.version(), "served": true, "storage": true, "schema": schema});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": resource.to_string()},
+        "spec": {"group": resource.group(), "scope": scope, "names": names, "versions": [version]}})
 }
 
 /// Returns a Namespace.

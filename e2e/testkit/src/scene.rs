@@ -61,7 +61,7 @@ pub mod prelude {
         resources::*, stateful_set,
     };
     pub use crate::{
-        objects::{is_terminating, name, text, time, true_conditions},
+        objects::{custom_resource_definition, is_terminating, name, text, time, true_conditions},
         scenes, suite,
     };
 }

@@ -6,15 +6,8 @@ pub(crate) const WIDGETS: &str = "widgets.example.com";
 
 /// Creates the definition of the kind Widget.
 pub(crate) async fn create_definition(w: &World, scope: &str) {
-    w.create(json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": WIDGETS},
-        "spec": {
-            "group": "example.com", "scope": scope, "names": {"plural": "widgets", "kind": "Widget"},
-            "versions": [{"name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
-        }
-    }))
-    .await;
+    let widgets = Resource::namespaced("example.com", "v1", "widgets", "Widget");
+    w.create(merged(custom_resource_definition(&widgets), json!({"spec": {"scope": scope}}))).await;
 }
 
 pub(crate) async fn delete_definition(w: &World) {

@@ -3,8 +3,6 @@
 use common::object::Resource;
 use testkit::scene::prelude::*;
 
-const DEFINITIONS: Resource =
-    Resource::cluster_scoped("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition");
 const WIDGETS: Resource = Resource::namespaced("gc.example.com", "v1", "widgets", "Widget");
 const GADGETS: Resource = Resource::namespaced("gc.example.com", "v1", "gadgets", "Gadget");
 /// The values of `kubectl delete --cascade`.
@@ -103,7 +101,7 @@ async fn stateful_sets_are_deleted_in_each_way(c: Context) -> Outcome {
 
 /// GC-5, GC-21, GC-47, GC-55.
 async fn custom_resources_are_deleted_in_each_way(c: Context) -> Outcome {
-    c.create(DEFINITIONS, definition(GADGETS)).await?;
+    c.create(DEFINITIONS, custom_resource_definition(&GADGETS)).await?;
     for policy in POLICIES {
         let gadget = json!({"apiVersion": "gc.example.com/v1", "kind": "Gadget", "metadata": {"name": named(policy)}});
         let owner = c.until("the kind to be served", async || c.create(GADGETS, gadget.clone()).await.ok()).await?;
@@ -162,20 +160,10 @@ async fn a_living_owner_keeps_its_dependent(c: Context) -> Outcome {
     c.until_gone(CONFIG_MAPS, "c").await
 }
 
-fn definition(resource: Resource) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": resource.to_string()},
-        "spec": {"group": "gc.example.com", "scope": "Namespaced", "names": {"plural": resource.plural(), "kind": resource.kind()},
-            "versions": [{"name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}
-    })
-}
-
 /// GC-5.
 async fn custom_resources_come_and_go(c: Context) -> Outcome {
     for round in ["first", "second"] {
-        c.create(DEFINITIONS, definition(WIDGETS)).await?;
+        c.create(DEFINITIONS, custom_resource_definition(&WIDGETS)).await?;
         let widget = json!({"apiVersion": "gc.example.com/v1", "kind": "Widget", "metadata": {"name": round}});
         let widget = c.until("the kind to be served", async || c.create(WIDGETS, widget.clone()).await.ok()).await?;
         c.create(CONFIG_MAPS, map(round, &[&widget])).await?;

@@ -3,7 +3,6 @@
 use common::object::Resource;
 use testkit::scene::prelude::*;
 
-const SECRETS: Resource = Resource::namespaced("", "v1", "secrets", "Secret");
 const HOLD: &str = "example.com/hold";
 
 suite! {

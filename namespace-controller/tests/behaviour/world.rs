@@ -30,14 +30,8 @@ pub(crate) fn pod(name: &str, finalizers: &[&str]) -> Value {
 
 /// Creates the definition of the kind Widget, and a Widget.
 pub(crate) async fn create_widget(world: &World) {
-    let version = json!({"name": "v1", "served": true, "storage": true,
-        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
-    let names = json!({"plural": "widgets", "kind": "Widget"});
-    world
-        .create(json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": WIDGETS},
-            "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}}))
-        .await;
+    let widgets = Resource::namespaced("example.com", "v1", "widgets", "Widget");
+    world.create(custom_resource_definition(&widgets)).await;
     world.create(merged(map("w", &[]), json!({"apiVersion": "example.com/v1", "kind": "Widget"}))).await;
 }
 

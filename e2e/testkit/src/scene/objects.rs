@@ -27,6 +27,7 @@ pub mod resources {
     pub const ENDPOINTS: Resource = namespaced("", "endpoints", "Endpoints");
     pub const ENDPOINT_SLICES: Resource = namespaced("discovery.k8s.io", "endpointslices", "EndpointSlice");
     pub const CONFIG_MAPS: Resource = namespaced("", "configmaps", "ConfigMap");
+    pub const SECRETS: Resource = namespaced("", "secrets", "Secret");
     pub const PODS: Resource = namespaced("", "pods", "Pod");
     pub const EVENTS: Resource = namespaced("", "events", "Event");
     pub const RESOURCE_QUOTAS: Resource = namespaced("", "resourcequotas", "ResourceQuota");
@@ -36,6 +37,8 @@ pub mod resources {
     pub const NODES: Resource = Resource::cluster_scoped("", "v1", "nodes", "Node");
     pub const CLUSTER_ROLES: Resource =
         Resource::cluster_scoped("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole");
+    pub const DEFINITIONS: Resource =
+        Resource::cluster_scoped("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition");
 
     /// What a test may leave in its namespace, owners first.
     pub const CLEANED: [Resource; 15] = [

@@ -11,17 +11,14 @@ use crate::{
         observer::State,
         stage::{Request, Stage},
     },
-    suite::{PatchKind, resources},
+    suite::{PatchKind, prelude::custom_resource_definition, resources},
 };
 
 /// The kinds that show the work of the controllers.
 pub(super) const OBSERVED_KINDS: &[Resource] =
     &[resources::NAMESPACES, resources::SERVICE_ACCOUNTS, resources::CONFIG_MAPS, resources::CLUSTER_ROLES];
 
-const SECRETS: Resource = Resource::namespaced("", "v1", "secrets", "Secret");
 const WIDGETS: Resource = Resource::namespaced("bench.nonet.io", "v1", "widgets", "Widget");
-const DEFINITIONS: Resource =
-    Resource::cluster_scoped("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition");
 
 /// The label by which aggregated ClusterRoles select others; its value is the number of the aggregated role.
 const SELECTED: &str = "bench.nonet.io/aggregate-to";
@@ -39,7 +36,7 @@ pub(super) async fn run(stage: &mut Stage<'_>) -> Result<()> {
     let (objects, scale) = (Objects::read()?, stage.pods());
     let count = scale as usize;
     let roles = count.div_ceil(20);
-    stage.send([Request::Create(DEFINITIONS, definition())]).await?;
+    stage.send([Request::Create(resources::DEFINITIONS, custom_resource_definition(&WIDGETS))]).await?;
     stage.measure_idle_memory().await;
     pass(stage, "idle", IDLE).await?;
 
@@ -79,7 +76,7 @@ pub(super) async fn run(stage: &mut Stage<'_>) -> Result<()> {
 
     let delete = |name| Request::Delete(resources::CLUSTER_ROLES, name);
     stage.send(selected_names(&prefix, roles).chain(aggregated_names(&prefix, roles)).map(delete)).await?;
-    stage.send([Request::Delete(DEFINITIONS, "widgets.bench.nonet.io".to_owned())]).await
+    stage.send([Request::Delete(resources::DEFINITIONS, WIDGETS.to_string())]).await
 }
 
 /// Whether accounts and ConfigMaps were created or repaired so many times, and aggregated ClusterRoles have so many rules.
@@ -88,21 +85,6 @@ fn kept(accounts: usize, config_maps: usize, rules: usize) -> impl Fn(&State) ->
         let kept = [resources::SERVICE_ACCOUNTS, resources::CONFIG_MAPS].map(|resource| state.kept(&resource));
         kept == [accounts, config_maps] && state.aggregated_rules() == rules
     }
-}
-
-fn definition() -> Value {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": DEFINITIONS.kind(),
-        "metadata": {"name": "widgets.bench.nonet.io"},
-        "spec": {
-            "group": WIDGETS.group(),
-            "names": {"kind": WIDGETS.kind(), "plural": WIDGETS.plural()},
-            "scope": "Namespaced",
-            "versions": [{"name": WIDGETS.version(), "served": true, "storage": true, "schema": schema}],
-        },
-    })
 }
 
 /// The content of the namespace with this number.
@@ -116,7 +98,7 @@ fn content(objects: &Objects, number: usize) -> impl Iterator<Item = (usize, Req
     let held = Request::Create(resources::CONFIG_MAPS, objects.object("HeldConfigMap", "held", 0));
     let requests = [
         create(resources::CONFIG_MAPS, "ConfigMap", "config", 5),
-        create(SECRETS, "Secret", "secret", 2),
+        create(resources::SECRETS, "Secret", "secret", 2),
         create(resources::SERVICES, "Service", "web", 2),
         create(resources::DEPLOYMENTS, "Deployment", "web", 1),
         create(resources::PODS, "Pod", "web", every(WITH_PODS, 2)),
