@@ -326,6 +326,18 @@ fn time_and_randomness_come_from_the_clock() {
     assert_none_broken(broken);
 }
 
+/// The file with the only unsafe code, see `docs/decisions/0032-pages-at-rest.md`.
+const FILE_WITH_UNSAFE_CODE: &str = "common/platform/src/resting_pages.rs";
+
+#[test]
+fn one_call_is_unsafe() {
+    let files = crate_paths().into_iter().flat_map(|name| files_below(&name, ".rs"));
+    let lines = code_of(files.filter(|path| !path.starts_with("common/tests/")));
+    let places: BTreeSet<_> = lines.filter(|(_, line)| line.contains("(unsafe_code")).map(|(place, _)| place).collect();
+    let is_allowed = |place: &String| place.starts_with(FILE_WITH_UNSAFE_CODE);
+    assert!(places.len() == 1 && places.iter().all(is_allowed), "only one call may allow unsafe code: {places:?}");
+}
+
 /// The file that the folder of every loop must have. Its further files are a choice; a small loop has no more.
 const FILE_OF_A_LOOP: &str = "decide.rs";
 

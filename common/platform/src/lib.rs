@@ -4,6 +4,8 @@ pub mod clock;
 pub mod metrics;
 pub mod pace;
 pub mod panics;
+#[cfg(target_os = "linux")]
+pub mod resting_pages;
 pub mod version;
 pub mod watched;
 

@@ -183,6 +183,11 @@ pub(super) async fn run(
         state.readiness_checks().add_remark("probation", move || Some(reported.role_summary()));
     }
     *running.lock() = Ok(());
+    #[cfg(target_os = "linux")]
+    tokio::spawn({
+        let clock = clock.clone();
+        async move { nonet_platform::resting_pages::release_pages_at_rest(&clock).await }
+    });
 
     let asked_to_hand_over = assembly.wait_for_hand_over_request();
     tokio::select! {

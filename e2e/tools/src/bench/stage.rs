@@ -30,6 +30,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(20);
 /// Processes are at rest when they have used less than this processor time during [`REST`].
 const RESTING: Duration = Duration::from_millis(20);
 const REST: Duration = Duration::from_millis(600);
+const UNTIL_MEMORY_IS_GIVEN_BACK: Duration = Duration::from_secs(15);
 /// The number of concurrent requests of the workload.
 const AT_ONCE: usize = 32;
 /// The time limit for processes to come to rest.
@@ -183,8 +184,10 @@ impl<'a> Stage<'a> {
         self.state().count_firing_from(self.cluster.clock().now());
     }
 
-    /// Records the resident memory of the processes once they are at rest.
+    /// Records the resident memory of the processes once they have been at rest for a while, in which both sides give back memory.
     pub(super) async fn measure_memory(&mut self, of: fn(&mut Memory) -> &mut u64) {
+        self.rest().await;
+        self.sleep(UNTIL_MEMORY_IS_GIVEN_BACK).await;
         self.rest().await;
         for (name, usage) in self.subject.usage() {
             *of(self.memory.entry(name).or_default()) = usage.resident;
