@@ -31,6 +31,7 @@ pub mod resources {
     pub const PODS: Resource = namespaced("", "pods", "Pod");
     pub const EVENTS: Resource = namespaced("", "events", "Event");
     pub const RESOURCE_QUOTAS: Resource = namespaced("", "resourcequotas", "ResourceQuota");
+    pub const BUDGETS: Resource = namespaced("policy", "poddisruptionbudgets", "PodDisruptionBudget");
     pub const SERVICE_ACCOUNTS: Resource = namespaced("", "serviceaccounts", "ServiceAccount");
     pub const LEASES: Resource = namespaced("coordination.k8s.io", "leases", "Lease");
     pub const NAMESPACES: Resource = Resource::cluster_scoped("", "v1", "namespaces", "Namespace");

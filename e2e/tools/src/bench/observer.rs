@@ -104,8 +104,8 @@ pub(super) struct State {
     shown: HashMap<Uid, u32>,
     /// The number of times that an object which each namespace has became right: created, or repaired.
     kept: BTreeMap<Resource, usize>,
-    /// The number of rules of all aggregated ClusterRoles.
-    aggregated_rules: usize,
+    /// The sum of what the controller of a kind has counted, see [`Watched::counted`].
+    totals: BTreeMap<Resource, i64>,
     reactions: reactions::Reactions,
 }
 
@@ -191,9 +191,10 @@ impl State {
         self.kept.get(resource).copied().unwrap_or(0)
     }
 
-    /// The number of rules of all aggregated ClusterRoles.
-    pub(super) fn aggregated_rules(&self) -> usize {
-        self.aggregated_rules
+    /// The sum over all objects of a kind of what its controller has counted: rules of aggregated ClusterRoles, healthy Pods of
+    /// budgets, Pods and ConfigMaps of quotas.
+    pub(super) fn total(&self, resource: &Resource) -> i64 {
+        self.totals.get(resource).copied().unwrap_or(0)
     }
 
     /// The number of Pods on these nodes that have to be evicted and are not terminating yet.
@@ -256,8 +257,8 @@ impl State {
         if is_kept(new) && !is_kept(old) {
             *self.kept.entry(resource.clone()).or_default() += 1;
         }
-        let rules = |object: Option<&Watched>| object.map_or(0, Watched::aggregated_rules);
-        self.aggregated_rules = self.aggregated_rules + rules(new) - rules(old);
+        let counted = |object: Option<&Watched>| object.map_or(0, |object| object.counted(resource.kind()));
+        *self.totals.entry(resource.clone()).or_default() += counted(new) - counted(old);
         self.settle(resource, any, new);
         self.dependent(any, new, now);
         match resource.kind() {

@@ -1,6 +1,9 @@
 //! The stage of a workload: namespaces on a cluster, with the processes under test and an observer.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, bail};
 use common::{clock::Instant, object::Resource};
@@ -33,6 +36,8 @@ const REST: Duration = Duration::from_millis(600);
 const UNTIL_MEMORY_IS_GIVEN_BACK: Duration = Duration::from_secs(15);
 /// The number of concurrent requests of the workload.
 const AT_ONCE: usize = 32;
+/// The pause after an eviction that a budget refuses.
+const EVICTION_RETRY: Duration = Duration::from_secs(1);
 /// The time limit for processes to come to rest.
 const REST_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -315,6 +320,39 @@ impl<'a> Stage<'a> {
     async fn delete(&self, resource: &Resource, namespace: &str, name: &str) -> Result<(), Refused> {
         let options = json!({"propagationPolicy": "Background"});
         self.client.delete(resource.clone(), namespace, name, &options).await.map(drop)
+    }
+
+    /// Evicts the Pods of these nodes, those of a namespace one after the other, and creates another one for each, as its owner
+    /// would do. Returns their number.
+    pub(super) async fn evict(&self, nodes: &BTreeSet<String>, replacement: impl Fn(&str) -> Request) -> Result<u32> {
+        let (clock, replacement) = (self.cluster.clock(), &replacement);
+        let evict_all = |(number, namespace): (usize, &String)| {
+            let namespace = namespace.clone();
+            async move {
+                let mut evicted = 0;
+                for pod in self.client.list(resources::PODS, &namespace, "").await? {
+                    if !pod["spec"]["nodeName"].as_str().is_some_and(|node| nodes.contains(node)) {
+                        continue;
+                    }
+                    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+                    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+                    let path = resources::PODS.path(&namespace, name, "eviction");
+                    // The budget allows no eviction now.
+                    while let Err(refused) = self.client.send("POST", &path, "application/json", Some(&eviction)).await
+                    {
+                        if refused.code != 429 {
+                            return Err(refused.into());
+                        }
+                        clock.sleep(EVICTION_RETRY).await;
+                    }
+                    self.send_to([(number, replacement(name))]).await?;
+                    evicted += 1;
+                }
+                anyhow::Ok(evicted)
+            }
+        };
+        let evictions = self.namespaces.iter().enumerate().map(evict_all);
+        stream::iter(evictions).buffer_unordered(AT_ONCE).try_fold(0, async |sum, evicted| Ok(sum + evicted)).await
     }
 
     /// Deletes the objects of a kind in all namespaces.

@@ -1,5 +1,6 @@
 //! The workloads under which the controllers are measured.
 
+mod drain;
 mod namespaces;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -31,6 +32,9 @@ pub(super) enum Workload {
     /// Namespaces with content: idle; create them and aggregated ClusterRoles; rest; change and delete what each namespace has, and
     /// relabel ClusterRoles; delete all namespaces at once; rest
     Namespaces,
+    /// Namespaces with 40 Pods, a budget and a quota each: idle; create them; rest; evict the Pods of a quarter of the nodes; delete all
+    /// Pods
+    Drain,
 }
 
 impl Workload {
@@ -40,6 +44,7 @@ impl Workload {
             Self::OneDeployment => 5000,
             Self::Cluster => 1000,
             Self::Namespaces => 200,
+            Self::Drain => 50,
         }
     }
 
@@ -48,6 +53,7 @@ impl Workload {
         match self {
             Self::OneDeployment | Self::Namespaces => 10,
             Self::Cluster => pods.div_ceil(50).max(10),
+            Self::Drain => (pods * drain::PODS).div_ceil(50).max(10),
         }
     }
 
@@ -57,17 +63,25 @@ impl Workload {
             Self::OneDeployment => &["deployment-controller", "replicaset-controller"],
             Self::Cluster => &NAMES,
             Self::Namespaces => &["namespace-controller", "serviceaccount-controller", "clusterrole-controller"],
+            Self::Drain => &["disruption-controller", "resourcequota-controller"],
         }
     }
 
     /// The default list of controllers.
     pub(super) fn controllers(self) -> String {
-        if self == Self::Namespaces { self.needs().join(",") } else { "all".to_owned() }
+        match self {
+            Self::OneDeployment | Self::Cluster => "all".to_owned(),
+            Self::Namespaces | Self::Drain => self.needs().join(","),
+        }
     }
 
     /// The kinds of objects that the observer watches.
     pub(super) fn kinds(self) -> &'static [Resource] {
-        if self == Self::Namespaces { namespaces::OBSERVED_KINDS } else { observer::WORKLOAD_KINDS }
+        match self {
+            Self::OneDeployment | Self::Cluster => observer::WORKLOAD_KINDS,
+            Self::Namespaces => namespaces::OBSERVED_KINDS,
+            Self::Drain => drain::OBSERVED_KINDS,
+        }
     }
 
     /// Sets up the sandbox.
@@ -81,6 +95,7 @@ impl Workload {
             Self::OneDeployment => one_deployment(stage).await,
             Self::Cluster => cluster(stage).await,
             Self::Namespaces => namespaces::run(stage).await,
+            Self::Drain => drain::run(stage).await,
         }
     }
 }

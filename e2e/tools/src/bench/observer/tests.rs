@@ -180,7 +180,29 @@ async fn what_each_namespace_has_is_counted_when_it_is_created_and_when_it_is_re
     world.shows(resources::CLUSTER_ROLES, role(Value::Null));
     world.shows(resources::CLUSTER_ROLES, role(json!([{}, {}])));
     world.shows(resources::CLUSTER_ROLES, json!({"metadata": {"name": "plain", "uid": "plain"}, "rules": [{}]}));
-    assert_eq!(world.state.aggregated_rules(), 2);
+    assert_eq!(world.state.total(&resources::CLUSTER_ROLES), 2);
     world.loses(resources::CLUSTER_ROLES, "all");
-    assert_eq!(world.state.aggregated_rules(), 0);
+    assert_eq!(world.state.total(&resources::CLUSTER_ROLES), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn budgets_are_settled_and_quotas_count() {
+    let mut world = World::new();
+    let budget = |healthy: u32, allowed: u32, evicted: Value| {
+        let status = json!({"observedGeneration": 1, "currentHealthy": healthy, "desiredHealthy": 2,
+            "disruptionsAllowed": allowed, "disruptedPods": evicted});
+        json!({"metadata": {"name": "web", "namespace": "n", "uid": "web", "generation": 1}, "status": status})
+    };
+    for (shown, is_settled) in [
+        (budget(3, 0, json!({})), false),
+        (budget(3, 1, json!({"web-0": "2026-01-01T00:00:00Z"})), false),
+        (budget(3, 1, json!({})), true),
+    ] {
+        world.shows(resources::BUDGETS, shown);
+        assert_eq!(world.state.is_as_specified(), is_settled);
+    }
+    assert_eq!(world.state.total(&resources::BUDGETS), 3);
+    let used = json!({"used": {"pods": "40", "configmaps": "1", "requests.cpu": "2"}});
+    world.shows(resources::RESOURCE_QUOTAS, json!({"metadata": {"name": "all", "uid": "all"}, "status": used}));
+    assert_eq!(world.state.total(&resources::RESOURCE_QUOTAS), 41);
 }

@@ -1,6 +1,6 @@
 //! The projection of the observer for objects of all kinds.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::{
     intern::Text,
@@ -94,6 +94,11 @@ pub(super) struct Status {
     active: i64,
     ready: i64,
     conditions: Vec<Condition>,
+    current_healthy: i64,
+    desired_healthy: i64,
+    disruptions_allowed: i64,
+    disrupted_pods: Map<String, Value>,
+    used: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -135,6 +140,10 @@ impl Watched {
                 let counts = [status.updated_number_scheduled, status.number_available];
                 is_observed && status.desired_number_scheduled > 0 && all(&counts, status.desired_number_scheduled)
             }
+            "PodDisruptionBudget" => {
+                let surplus = (status.current_healthy - status.desired_healthy).max(0);
+                is_observed && status.disrupted_pods.is_empty() && status.disruptions_allowed == surplus
+            }
             "Job" if self.metadata.labels.get(ENDS).is_some() => status.completion_time.is_some(),
             "Job" => all(&[status.active, status.ready], self.spec.parallelism.unwrap_or(1)),
             _ => true,
@@ -172,9 +181,19 @@ impl Watched {
         }
     }
 
-    /// The number of rules of an aggregated ClusterRole; 0 for other objects.
-    pub(super) fn aggregated_rules(&self) -> usize {
-        self.aggregation_rule.map_or(0, |_| self.rules.as_ref().map_or(0, Vec::len))
+    /// What the controller of this kind has counted: rules of an aggregated ClusterRole, healthy Pods of a budget, or Pods and
+    /// ConfigMaps of a quota.
+    pub(super) fn counted(&self, kind: &str) -> i64 {
+        match kind {
+            "ClusterRole" => self.aggregation_rule.map_or(0, |_| self.rules.as_ref().map_or(0, Vec::len) as i64),
+            "PodDisruptionBudget" => self.status.current_healthy,
+            "ResourceQuota" => {
+                let used =
+                    ["pods", "configmaps"].iter().filter_map(|name| self.status.used.get(*name)?.parse::<i64>().ok());
+                used.sum()
+            }
+            _ => 0,
+        }
     }
 
     /// Whether this Pod counts as ready in the status of an owner of this kind. A ReplicaSet does not count terminating Pods; the

@@ -83,7 +83,7 @@ pub(super) async fn run(stage: &mut Stage<'_>) -> Result<()> {
 fn kept(accounts: usize, config_maps: usize, rules: usize) -> impl Fn(&State) -> bool {
     move |state| {
         let kept = [resources::SERVICE_ACCOUNTS, resources::CONFIG_MAPS].map(|resource| state.kept(&resource));
-        kept == [accounts, config_maps] && state.aggregated_rules() == rules
+        kept == [accounts, config_maps] && state.total(&resources::CLUSTER_ROLES) == rules as i64
     }
 }
 
