@@ -293,7 +293,7 @@ async fn tree(scope: &Scope, target: &Target) -> Result<Branch, Error> {
         Kind::DaemonSet => branch!(workloads::daemon_set),
         Kind::Job => branch!(batch::job),
         Kind::CronJob => branch!(batch::cron_job),
-        Kind::Pod => branch!(pod::branch_with_owners),
+        Kind::Pod => branch!(pod::whole_branch),
         Kind::Service => branch!(objects::service),
         Kind::Claim => branch!(storage::branch),
         Kind::Budget => branch!(objects::budget),

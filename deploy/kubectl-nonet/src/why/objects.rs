@@ -2,7 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{prelude::Text, process::leader::HAND_OVER_HOLDER_IDENTITY};
+use common::{
+    intern::Labels,
+    prelude::{Selector, Text},
+    process::leader::HAND_OVER_HOLDER_IDENTITY,
+};
 use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
@@ -385,6 +389,35 @@ pub(super) async fn budget(scope: &Scope, object: &PodDisruptionBudget) -> Branc
         }
     }
     branch
+}
+
+/// Adds why an eviction of a Pod is refused: a budget allows none now, or more than one budget selects the Pod.
+pub(super) async fn refused_eviction(scope: &Scope, pod: &Pod, branch: &mut Branch) {
+    let labels = pod.metadata.labels.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
+    let labels = Labels::from_pairs(labels);
+    let budgets = scope.list::<PodDisruptionBudget>().await;
+    let selects = |object: &&PodDisruptionBudget| {
+        let selector = object.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+        selector.is_some_and(|selector| {
+            Selector::from_value(&serde_json::to_value(selector).unwrap_or_default()).matches(&labels)
+        })
+    };
+    let own: Vec<_> = budgets.iter().filter(selects).collect();
+    match own.as_slice() {
+        [] => {}
+        [only] => {
+            if let Some(cause) = budget(scope, only).await.cause() {
+                branch.say("eviction", format!("refused: {}", cause.text));
+            }
+        }
+        several => {
+            let names: Vec<&str> = several.iter().map(|each| name(&each.metadata)).collect();
+            branch.say(
+                "eviction",
+                format!("refused, because more than one PodDisruptionBudget selects it: {}", list(&names)),
+            );
+        }
+    }
 }
 
 /// The most kinds of a terminating namespace whose objects are listed.

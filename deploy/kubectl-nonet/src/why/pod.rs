@@ -26,10 +26,13 @@ pub(super) async fn branch(scope: &Scope, pod: &Pod) -> Branch {
     branch
 }
 
-/// Returns the branch of a Pod, with owners that do not exist.
-pub(super) async fn branch_with_owners(scope: &Scope, pod: &Pod) -> Branch {
+/// Returns the branch of a Pod, with owners that do not exist and budgets that allow no eviction.
+pub(super) async fn whole_branch(scope: &Scope, pod: &Pod) -> Branch {
     let mut branch = branch(scope, pod).await;
     super::objects::owners(scope, &pod.metadata, "Pod", &mut branch).await;
+    if pod.metadata.deletion_timestamp.is_none() && !matches!(phase(pod), "Succeeded" | "Failed") {
+        super::objects::refused_eviction(scope, pod, &mut branch).await;
+    }
     branch
 }
 
