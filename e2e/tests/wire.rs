@@ -3,6 +3,8 @@
 //! `goldens/protobuf.jsonl` has the answers: lists and watches of the same objects in both formats, in one line each. The
 //! answers in `goldens/kinds.jsonl` are JSON, and are encoded by the sandbox.
 
+mod replacements;
+
 use std::fmt::Debug;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};

@@ -7,6 +7,7 @@ mod caches;
 mod events;
 mod objects;
 mod requests;
+mod statuses;
 
 use sandbox::guards::Guards;
 
