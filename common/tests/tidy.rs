@@ -537,6 +537,7 @@ const WILDCARD_RIGHTS: &[(&str, &str)] = &[
     ("disruption-controller", "it reads the sizes of owners of every kind, custom resources included"),
     ("gc-controller", "it collects objects of every kind, also of kinds that are defined later"),
     ("namespace-controller", "it deletes the objects of every kind in a namespace, custom resources included"),
+    ("resourcequota-controller", "a quota may count the objects of any kind, custom resources included"),
 ];
 
 #[test]

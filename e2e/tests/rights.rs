@@ -62,7 +62,7 @@ impl Story {
         let server = Sandbox::builder().rbac(is_enforced).record_rights(true).gate("GenericWorkload", true);
         let server = server.gate("ClusterTrustBundle", true);
         let server = server.owner_references_permission_enforcement(true).restricted_endpoints_admission(true);
-        let server = server.without_namespace_controller();
+        let server = server.without_namespace_controller().without_quota_controller();
         let mut world = World::new("shop", "2026-11-21T09:00:30Z", server).await;
         world.start_nodes(ADMIN, Nodes::builder().count(3)).await;
         let mut story = Self { world, running: Vec::new() };
@@ -181,12 +181,23 @@ impl Story {
         assert_eq!(budgets[0]["status"]["expectedPods"], deployment["spec"]["replicas"], "the size is read");
     }
 
+    /// What resourcequota-controller does: it counts Pods and objects of a kind that discovery shows.
+    async fn count_usage(&self) {
+        let spec = json!({"hard": {"pods": "100", "count/deployments.apps": "100"}});
+        self.world.create(object("v1", "ResourceQuota", "all", json!({ "spec": spec }))).await;
+        self.pass().await;
+        let quotas = self.world.list("resourcequotas").await;
+        assert!(quotas[0]["status"]["used"]["pods"].is_string(), "the quota is counted: {quotas:?}");
+        self.world.delete("resourcequotas", "all").await;
+    }
+
     /// Everything that controllers do.
     async fn tell(&self) {
         self.aggregate_rules().await;
         self.repair_bundles().await;
         self.change_owners().await;
         self.disrupt().await;
+        self.count_usage().await;
         self.change_workloads().await;
         self.delete_owners().await;
         self.lose_nodes().await;

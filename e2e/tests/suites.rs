@@ -45,6 +45,8 @@ mod outage;
 mod pod_gc;
 #[path = "../../replicaset-controller/tests/behaviour/scenes.rs"]
 mod replicaset;
+#[path = "../../resourcequota-controller/tests/behaviour/scenes.rs"]
+mod resourcequota;
 #[path = "../../serviceaccount-controller/tests/behaviour/scenes.rs"]
 mod serviceaccount;
 #[path = "../../statefulset-controller/tests/behaviour/scenes.rs"]
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         clusterrole::suite(),
         daemonset::suite(),
         disruption::suite(),
+        resourcequota::suite(),
         endpointslice::suite(),
         endpointslice_mirroring::suite(),
         gc_cascades::suite(),

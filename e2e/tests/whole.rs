@@ -26,7 +26,7 @@ pub(crate) fn suite() -> Suite {
         SIMULATED.needs(tools::needs_kubectl) => the_commands_of_the_page_make_a_whole_control_plane;
     };
     Suite::new("whole")
-        .sandbox(|sandbox| sandbox.without_namespace_controller().without_rule_aggregation())
+        .sandbox(|sandbox| sandbox.without_namespace_controller().without_quota_controller().without_rule_aggregation())
         .service_account_admission()
         .scenes(scenes)
 }

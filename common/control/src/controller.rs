@@ -235,6 +235,10 @@ pub trait Controller: Send + Sync + Sized + 'static {
     fn check_ready(&self) -> Result<(), String> {
         Ok(())
     }
+    /// Describes a problem that does not make the process unready, in one line for diagnostics; `None` without a problem.
+    fn problem(&self) -> Option<String> {
+        None
+    }
     /// Cleans up the controller's memory after a sync, whether the sync succeeded or failed. Does nothing by default.
     fn after_sync(&self, _: &Self::Snapshot) {}
 }

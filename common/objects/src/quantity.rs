@@ -4,8 +4,11 @@
 //! 64-bit number and a power of ten if they suffice, otherwise a decimal of unlimited size; the text, if it was canonical; and
 //! the notation. Comparison is exact and numeric. Upstream: `pkg/api/resource`, `ParseQuantity`.
 
+mod amount;
+
 use std::{cmp::Ordering, fmt};
 
+pub use amount::{Amount, AmountSum};
 use serde::{Deserialize, Deserializer};
 
 /// Maximum number of digits of a quantity. Quantities with more digits are rejected before they are computed.
@@ -20,14 +23,14 @@ const MAX_INT64_DIGITS: i64 = 18;
 /// Compared by value: `1Gi`, `1073741824` and `1073741824000m` are equal.
 #[derive(Clone, Debug)]
 pub struct Quantity {
-    amount: Amount,
+    value: StoredValue,
     /// The original text if it was in canonical form, otherwise empty.
     text: Box<str>,
     format: QuantityFormat,
 }
 
 #[derive(Clone, Debug)]
-enum Amount {
+enum StoredValue {
     /// `value` × 10^`scale`.
     Int { value: i64, scale: i32 },
     /// `unscaled` × 10^-`scale`.
@@ -35,7 +38,7 @@ enum Amount {
 }
 
 /// Notation of a quantity: the form of the suffix behind the digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QuantityFormat {
     /// Decimal exponent, for example `12e6`.
     DecimalExponent,
@@ -86,14 +89,14 @@ impl Quantity {
     }
 
     fn int(value: i64, scale: i32, format: QuantityFormat, text: &str) -> Self {
-        Self { amount: Amount::Int { value, scale }, text: text.into(), format }
+        Self { value: StoredValue::Int { value, scale }, text: text.into(), format }
     }
 
     /// Whether the value is zero in any notation, for example `0`, `0.0` or `0Ki`.
     pub fn is_zero(&self) -> bool {
-        match &self.amount {
-            Amount::Int { value, .. } => *value == 0,
-            Amount::Dec { unscaled, .. } => unscaled.is_zero(),
+        match &self.value {
+            StoredValue::Int { value, .. } => *value == 0,
+            StoredValue::Dec { unscaled, .. } => unscaled.is_zero(),
         }
     }
 
@@ -173,15 +176,15 @@ impl Quantity {
             }
         }
         let negative = quantity_text.negative && !unscaled.is_zero();
-        Ok(Self { amount: Amount::Dec { negative, unscaled, scale }, text: Box::default(), format })
+        Ok(Self { value: StoredValue::Dec { negative, unscaled, scale }, text: Box::default(), format })
     }
 
     /// Returns the value in normal form: whether it is negative, its digits without zeros at either end (empty for zero), and the
     /// power of ten of the last digit.
     pub fn sign_digits_and_exponent(&self) -> (bool, String, i64) {
-        let (negative, digits, exponent) = match &self.amount {
-            Amount::Int { value, scale } => (*value < 0, value.unsigned_abs().to_string(), i64::from(*scale)),
-            Amount::Dec { negative, unscaled, scale } => (*negative, unscaled.digits(), -i64::from(*scale)),
+        let (negative, digits, exponent) = match &self.value {
+            StoredValue::Int { value, scale } => (*value < 0, value.unsigned_abs().to_string(), i64::from(*scale)),
+            StoredValue::Dec { negative, unscaled, scale } => (*negative, unscaled.digits(), -i64::from(*scale)),
         };
         let kept = digits.trim_end_matches('0');
         if kept.is_empty() {
@@ -192,15 +195,15 @@ impl Quantity {
 
     /// Writes the quantity as Go prints upstream's struct, for the text from which the hash of a Pod template is computed.
     pub fn write_go_struct(&self, out: &mut impl fmt::Write) -> fmt::Result {
-        let (value, scale) = match &self.amount {
-            Amount::Int { value, scale } => (*value, *scale),
-            Amount::Dec { .. } => (0, 0),
+        let (value, scale) = match &self.value {
+            StoredValue::Int { value, scale } => (*value, *scale),
+            StoredValue::Dec { .. } => (0, 0),
         };
         write!(out, "{{i:(resource.int64Amount){{value:(int64){value} scale:(resource.Scale){scale}}} ")?;
         out.write_str("d:(resource.infDecAmount){Dec:(*inf.Dec)")?;
-        match &self.amount {
-            Amount::Int { .. } => out.write_str("<nil>")?,
-            Amount::Dec { negative, unscaled, scale } => {
+        match &self.value {
+            StoredValue::Int { .. } => out.write_str("<nil>")?,
+            StoredValue::Dec { negative, unscaled, scale } => {
                 write!(out, "{{unscaled:(big.Int){{neg:(bool){negative} abs:(big.nat)")?;
                 unscaled.dump(out)?;
                 write!(out, "}} scale:(inf.Scale){scale}}}")?;

@@ -111,6 +111,7 @@ const DENSITY: &[(&str, usize)] = &[
     ("namespace-controller", 19),
     ("node-lifecycle-controller", 15),
     ("replicaset-controller", 15),
+    ("resourcequota-controller", 19),
     ("serviceaccount-controller", 26),
     ("statefulset-controller", 15),
 ];

@@ -271,6 +271,11 @@ pub const ALL: &[Controller] = &[
             may("list", "", "pods"),
         ],
     ),
+    Controller::new(
+        &resourcequota_controller::DEFINITION,
+        10385,
+        &[may("list", "", "resourcequotas"), may("patch", "", "resourcequotas/status"), may("list", "*", "*")],
+    ),
 ];
 
 /// The programs of all controllers, in the same order.

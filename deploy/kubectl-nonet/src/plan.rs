@@ -33,9 +33,9 @@ pub mod read;
 pub mod render;
 pub mod steps;
 
-/// Loops that do not run: the simulated nodes send no heartbeats, the sandbox empties namespaces itself, a plan contains no
-/// evictions, and accounts, certificate authorities and cluster roles are not read from the cluster.
-const OMITTED_LOOPS: [&str; 7] = [
+/// Loops that do not run: the simulated nodes send no heartbeats, the sandbox empties namespaces and counts quotas itself, a
+/// plan contains no evictions, and accounts, certificate authorities and cluster roles are not read from the cluster.
+const OMITTED_LOOPS: [&str; 8] = [
     "node-lifecycle-controller",
     "namespace-controller",
     "serviceaccount-controller",
@@ -43,6 +43,7 @@ const OMITTED_LOOPS: [&str; 7] = [
     "kube-apiserver-serving-clustertrustbundle-publisher-controller",
     "clusterrole-aggregation-controller",
     "disruption-controller",
+    "resourcequota-controller",
 ];
 
 /// Feature gate of the server and of statefulset-controller. With it, the server sets `maxUnavailable` of every StatefulSet.

@@ -32,6 +32,8 @@ mod node_lifecycle_invariants;
 mod node_zones;
 mod replicaset;
 mod replicaset_invariants;
+mod resourcequota;
+mod resourcequota_invariants;
 mod rules;
 mod serviceaccount;
 mod serviceaccount_invariants;
@@ -41,7 +43,7 @@ mod statefulset_invariants;
 
 use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
-use common::{clock::Clock, settings::TunableValue};
+use common::{app::ProgramDefinition, clock::Clock, settings::TunableValue};
 use jiff::Timestamp;
 use node_lifecycle_controller::monitor::NODE_LIFECYCLE_LOOP;
 use sandbox::{
@@ -82,6 +84,7 @@ pub const SUITES: &[&Suite] = &[
     &serviceaccount::SUITE,
     &namespace::SUITE,
     &disruption::SUITE,
+    &resourcequota::SUITE,
     &node_lifecycle::SUITE,
     &node_health::SUITE,
     &node_zones::SUITE,
@@ -136,8 +139,10 @@ pub(super) fn server(suite: &Suite, clock: &Clock) -> sandbox::Builder {
     let builder = Sandbox::builder().clock(clock.clone());
     // The API server has the gates as the controllers do.
     let builder = suite.gates.iter().fold(builder, |builder, (name, on)| builder.gate(*name, *on));
-    let replaces_actor = suite.programs.iter().any(|program| program.name == namespace_controller::DEFINITION.name);
-    if replaces_actor { builder.without_namespace_controller() } else { builder }
+    let runs = |definition: &ProgramDefinition| suite.programs.iter().any(|program| program.name == definition.name);
+    let builder =
+        if runs(&namespace_controller::DEFINITION) { builder.without_namespace_controller() } else { builder };
+    if runs(&resourcequota_controller::DEFINITION) { builder.without_quota_controller() } else { builder }
 }
 
 /// The nodes of a suite. They are quiet when nothing happens, except where somebody judges them by their heartbeats.

@@ -8,6 +8,7 @@ use k8s_openapi::{
     api::{
         apps::v1 as apps, batch::v1 as batch, certificates::v1beta1 as certificates, coordination::v1 as coordination,
         core::v1 as core, discovery::v1 as discovery, policy::v1 as policy, rbac::v1 as rbac,
+        resource::v1 as resource,
         scheduling::v1alpha2 as scheduling,
     },
 };
@@ -116,6 +117,15 @@ pub(crate) fn visit(visitor: &mut impl Visitor) {
         add::<Job, batch::Job>(visitor, PROTOBUF);
         add::<PodGroup, scheduling::PodGroup>(visitor, JSON);
         add::<Workload, scheduling::Workload>(visitor, JSON);
+    }
+    {
+        use resourcequota_controller::objects::{Claim, DeviceClass, Pod, Quota, ResourceClaim, Service};
+        add::<Claim, core::PersistentVolumeClaim>(visitor, PROTOBUF);
+        add::<DeviceClass, resource::DeviceClass>(visitor, JSON);
+        add::<Pod, core::Pod>(visitor, PROTOBUF);
+        add::<Quota, core::ResourceQuota>(visitor, PROTOBUF);
+        add::<ResourceClaim, resource::ResourceClaim>(visitor, JSON);
+        add::<Service, core::Service>(visitor, PROTOBUF);
     }
     {
         use disruption_controller::objects::{

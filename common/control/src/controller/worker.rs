@@ -389,6 +389,10 @@ impl<C: Controller> RunningLoop for Loop<C> {
         self.shared.controller.check_ready().map_err(|why| format!("{}: {why}", self.shared.name))
     }
 
+    fn problems_besides_readiness(&self) -> Option<String> {
+        self.shared.controller.problem()
+    }
+
     fn debug_queue(&self) -> Value {
         let mut out = json!({"name": self.shared.name, "queue": self.shared.queue.debug_state(MAX_LISTED_KEYS)});
         if let Some(ledger) = &self.shared.executor.ledger {

@@ -14,7 +14,7 @@ use crate::{
     value::object::{as_map, at},
     verbs::{
         core::{Actor, Core},
-        quota::{QUOTAS, is_counted, limited_resource},
+        quota::{QUOTAS, is_in_scopes, is_limited_by, usage},
     },
 };
 
@@ -43,11 +43,11 @@ impl Actor for QuotaController {
     }
 }
 
-/// Whether the object used quotas before the change and does not any more.
+/// Whether the object used more before the change than it does now.
 fn is_freed(resource: &Resource, event: &Event) -> bool {
     let Some(before) = &event.before else { return false };
-    let is_used = event.change != Change::Deleted && is_counted(resource, &event.version.value());
-    !is_used && is_counted(resource, &before.value())
+    event.change == Change::Deleted
+        || usage(resource, &before.value()).len() > usage(resource, &event.version.value()).len()
 }
 
 /// Writes the status of a quota from what is in the store.
@@ -58,13 +58,19 @@ fn recount(core: &Core, store: &mut Store, resource: &Resource, key: &Key) {
     };
     let hard = at(&quota, &["spec", "hard"]).as_object().cloned().unwrap_or_default();
     let registry = core.registry();
-    let count = |name: &String| {
-        let limited = limited_resource(&registry, name)?;
-        let all = store.list(&limited.table, Some(namespace), None, None).unwrap_or_default();
-        let used = all.iter().filter(|(_, version)| is_counted(limited, &version.value())).count();
-        Some((name.clone(), Value::from(Quantity::canonical(&used.to_string())?)))
-    };
-    let used: Map<String, Value> = hard.keys().filter_map(count).collect();
+    let used: Map<String, Value> = hard
+        .keys()
+        .filter_map(|name| {
+            let limited = registry.all().find(|resource| is_limited_by(resource, name))?;
+            let mut sum = Quantity::ZERO;
+            for (_, version) in store.list(&limited.table, Some(namespace), None, None).unwrap_or_default() {
+                let object = version.value();
+                let used = usage(limited, &object).get(name).copied();
+                sum = used.filter(|_| is_in_scopes(limited, &object, &quota)).map_or(sum, |used| sum.plus(used));
+            }
+            Some((name.clone(), sum.to_string().into()))
+        })
+        .collect();
     let parts = [("hard", hard), ("used", used)].into_iter().filter(|(_, amounts)| !amounts.is_empty());
     let status: Map<String, Value> = parts.map(|(name, amounts)| (name.to_owned(), amounts.into())).collect();
     if at(&quota, &["status"]).as_object().is_some_and(|current| *current == status) {

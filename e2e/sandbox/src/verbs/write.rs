@@ -119,7 +119,7 @@ impl Core {
         self.check_attestation(&store, &author(call), resource, (None, &object))?;
         self.check_service_account(&store, resource, namespace, &object)?;
         let charges =
-            namespace.map(|namespace| Charges::of(&store, resource, meta(&object, "name"), namespace)).transpose()?;
+            namespace.map(|namespace| Charges::of(&store, resource, &object, namespace)).transpose()?;
         let mut attempts = 0;
         let key = loop {
             let key = Key::new(namespace, meta(&object, "name"));

@@ -280,11 +280,16 @@ pub(super) static POD_STATUS: MessageSchema = MessageSchema {
         opaque_field(15, "resourceClaimStatuses"),
         opaque_field(16, "hostIPs"),
         omitempty_field(17, "observedGeneration", Int),
-        opaque_field(18, "extendedResourceClaimStatus"),
+        optional_field(18, "extendedResourceClaimStatus", Object(&POD_EXTENDED_RESOURCE_CLAIM_STATUS)),
         map_field(19, "allocatedResources", Quantity),
         opaque_field(20, "resources"),
         opaque_field(21, "nodeAllocatableResourceClaimStatuses"),
     ],
+};
+
+pub(super) static POD_EXTENDED_RESOURCE_CLAIM_STATUS: MessageSchema = MessageSchema {
+    name: "core/v1.PodExtendedResourceClaimStatus",
+    fields: &[opaque_field(1, "requestMappings"), field_always_in_json(2, "resourceClaimName", Text)],
 };
 
 pub(super) static POD_CONDITION: MessageSchema = MessageSchema {
@@ -313,7 +318,7 @@ pub(super) static CONTAINER_STATUS: MessageSchema = MessageSchema {
         omitempty_field(8, "containerID", Text),
         optional_field(9, "started", Bool),
         map_field(10, "allocatedResources", Quantity),
-        opaque_field(11, "resources"),
+        optional_field(11, "resources", Object(&RESOURCE_REQUIREMENTS)),
         opaque_field(12, "volumeMounts"),
         opaque_field(13, "user"),
         opaque_field(14, "allocatedResourcesStatus"),

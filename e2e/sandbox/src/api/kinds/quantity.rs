@@ -44,7 +44,7 @@ impl PartialOrd for Quantity {
 }
 
 impl Quantity {
-    pub(super) const ZERO: Self = Self { nanos: 0, format: Format::Decimal };
+    pub(crate) const ZERO: Self = Self { nanos: 0, format: Format::Decimal };
     pub(crate) const ONE: Self = Self { nanos: NANO, format: Format::Decimal };
 
     pub(crate) fn parse(text: &str) -> Result<Self, QuantityError> {
