@@ -155,7 +155,7 @@ impl NamespaceSync<'_> {
     async fn delete_content(&self, content: &Content) -> Part<BTreeMap<Resource, KindState>> {
         let [known_empty, others] = self.snapshot.findings.order_of_visits(content);
         let states = self.visit(others).await?;
-        if states.is_empty() && content.stale_group_versions.is_empty() && !self.snapshot.findings.kinds.is_empty() {
+        if states.is_empty() && !self.snapshot.findings.kinds.is_empty() {
             return self.visit(known_empty).await;
         }
         Ok(states)

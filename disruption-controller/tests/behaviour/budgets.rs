@@ -70,6 +70,7 @@ async fn a_status_is_written_once_for_each_change_of_a_count() {
     world.label("pods", "web-1", json!({"app": "other"})).await;
     world.settle().await;
     assert_eq!(counts(&world).await, [3, 2, 1, 0]);
+    assert_eq!(world.event_count("Warning MultiplePodDisruptionBudgets").await, 0);
     let after = world.subject().await;
     assert_eq!((&after["spec"], &after["metadata"]["labels"]), (&before["spec"], &before["metadata"]["labels"]));
     world.patch(BUDGETS, "web", json!({"spec": {"maxUnavailable": 3}})).await;
@@ -93,6 +94,15 @@ async fn evictions_are_approved_one_after_the_other() {
     world.start();
     world.settle().await;
     evict(&world, "web-1").await.unwrap();
+}
+
+/// DISRUPTION-5, DISRUPTION-27.
+#[tokio::test(start_paused = true)]
+async fn a_terminating_pod_is_not_healthy() {
+    let world = world_with(cluster(), json!({"maxUnavailable": 1}), 2).await;
+    world.patch("pods", "web-0", json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
+    world.delete_and_settle("pods", "web-0").await;
+    assert_eq!(counts(&world).await, [2, 1, 1, 0]);
 }
 
 /// DISRUPTION-37.
@@ -129,7 +139,7 @@ async fn a_pod_that_is_not_deleted_counts_again_after_two_minutes() {
 /// DISRUPTION-5, DISRUPTION-45, DISRUPTION-52, DISRUPTION-56, DISRUPTION-58.
 #[tokio::test(start_paused = true)]
 async fn each_budget_of_a_pod_is_counted() {
-    let world = world_with(cluster(), json!({"minAvailable": 1}), 2).await;
+    let mut world = world_with(cluster(), json!({"minAvailable": 1}), 2).await;
     let mut second = budget(json!({"minAvailable": 2}));
     second["metadata"]["name"] = json!("all");
     world.create_and_settle(second).await;
@@ -140,6 +150,10 @@ async fn each_budget_of_a_pod_is_counted() {
     let message = "Pod \"shop\"/\"web-0\" matches multiple PodDisruptionBudgets.  Chose \"all\" arbitrarily.";
     world.assert_event(&format!("Warning MultiplePodDisruptionBudgets {message}")).await;
     assert_eq!(evict(&world, "web-1").await, Err(500));
+    let events = world.event_repetitions("MultiplePodDisruptionBudgets").await;
+    world.restart();
+    world.wait(60).await;
+    assert_eq!(world.event_repetitions("MultiplePodDisruptionBudgets").await, events, "a start reports nothing again");
 }
 
 /// DISRUPTION-5, DISRUPTION-74.

@@ -64,6 +64,27 @@ async fn replica_sets_of_a_deployment_count_once() {
     assert_eq!(counts(&world).await, [10, 4, 2, 0]);
 }
 
+/// DISRUPTION-57, DISRUPTION-59.
+#[tokio::test(start_paused = true)]
+async fn a_new_owner_of_a_pod_or_of_its_set_is_noticed() {
+    let world = world_with(cluster(), json!({"maxUnavailable": 1}), 1).await;
+    create_pod(&world, "bare", &Value::Null).await;
+    world.settle().await;
+    assert_eq!(counts(&world).await, [1, 0, 2, 2]);
+    let other = world.create_and_settle(replica_set("other", 3)).await;
+    world.patch_and_settle("pods", "bare", controlled_by(json!({}), &other)).await;
+    assert_eq!(counts(&world).await, [4, 3, 2, 0]);
+    let deployment = merged(workload("Deployment", "web"), json!({"spec": {"replicas": 7}}));
+    let deployment = world.create_and_settle(deployment).await;
+    world.patch_and_settle("replicasets.apps", "other", controlled_by(json!({}), &deployment)).await;
+    assert_eq!(counts(&world).await, [8, 7, 2, 0]);
+    world.patch_and_settle(BUDGETS, "web", json!({"spec": {"maxUnavailable": null, "minAvailable": 1}})).await;
+    let syncs = "workqueue_adds_total{name=\"disruption\"}";
+    let before = world.metric(syncs);
+    scale(&world, "deployments.apps", "web", 9).await;
+    assert_eq!(world.metric(syncs), before, "a budget that counts Pods needs no size");
+}
+
 /// DISRUPTION-15, DISRUPTION-17, DISRUPTION-18, DISRUPTION-20, DISRUPTION-24.
 #[tokio::test(start_paused = true)]
 async fn the_size_of_a_custom_resource_is_read_from_its_scale() {

@@ -404,7 +404,7 @@ fn known_differences() -> BTreeMap<(String, String), String> {
 
 #[tokio::test(start_paused = true)]
 async fn answers_as_a_real_api_server_did() {
-    replay_all(Sandbox::builder(), &FILES, 213).await;
+    replay_all(Sandbox::builder(), &FILES, 248).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -420,8 +420,8 @@ async fn answers_for_every_kind_as_a_real_api_server_did() {
 
 async fn replay_all(builder: Builder, files: &[&str], lines: usize) {
     let clock = Clock::simulated("2026-11-21T09:50:29Z".parse().unwrap(), 1);
-    // No controllers ran beside the recorded servers.
-    let builder = builder.without_namespace_controller().without_quota_controller();
+    // No controllers ran beside the recorded servers, which remembered the owner of each field.
+    let builder = builder.without_namespace_controller().without_quota_controller().managed_fields(true);
     let sandbox = builder.clock(clock).advertised("127.0.0.1:16443").build();
     let service = sandbox.service(ADMIN);
     let mut learned = Learned::default();

@@ -4,11 +4,14 @@
 //! [`signature`] of both runs: sizes stepped through, annotations, conditions with reasons and messages, objects as created,
 //! events, final statuses, names down to the hash.
 
+mod budgets;
+mod cluster_roles;
 mod cron_jobs;
 mod daemon_sets;
 mod deletions;
 mod endpoint_slices;
 mod jobs;
+mod namespaces;
 mod nodes;
 mod signature;
 mod stateful_sets;

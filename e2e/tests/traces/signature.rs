@@ -90,6 +90,11 @@ impl Signature {
         self.0.get(line).map_or(&[], Vec::as_slice)
     }
 
+    /// Removes a line, and returns its values.
+    pub(crate) fn take(&mut self, line: &str) -> Vec<String> {
+        self.0.remove(line).unwrap_or_default()
+    }
+
     /// The number of lines.
     pub(crate) fn len(&self) -> usize {
         self.0.len()

@@ -35,7 +35,7 @@ fn seconds(seconds: u64) -> Duration {
 #[test]
 fn content_is_what_can_be_deleted_in_the_first_version_that_has_it() {
     let found = discovered(&[
-        ("", &[("v1", "pods events bindings:create /nodes pods/status configmaps:delete")]),
+        ("", &[("v1", "pods events bindings:create /nodes pods/status configmaps:delete"), ("v2*", "")]),
         ("events.k8s.io", &[("v1", "events")]),
         ("x.io", &[("v3*", ""), ("v2", "webs"), ("v1", "webs others:list,delete")]),
     ]);
@@ -43,7 +43,7 @@ fn content_is_what_can_be_deleted_in_the_first_version_that_has_it() {
     let expected =
         ["v1/pods", "v1/events", "v1/configmaps", "events.k8s.io/v1/events", "x.io/v2/webs", "x.io/v1/others"];
     assert_eq!(names(&content), expected);
-    assert_eq!(content.stale_group_versions.into_iter().collect::<Vec<_>>(), ["x.io/v3"]);
+    assert_eq!(content.stale_group_versions.into_iter().collect::<Vec<_>>(), ["v2", "x.io/v3"]);
 }
 
 /// NAMESPACE-11.
@@ -80,6 +80,9 @@ fn a_kind_is_known_to_be_empty_only_after_a_visit() {
     assert_eq!(known_empty(Findings { visited: visited.clone(), ..Findings::default() }), 3);
     let held = Arc::new(kinds(vec![(MAPS, remaining(&[object("a", json!({}))]))]));
     assert_eq!(known_empty(Findings { visited, kinds: held }), 2);
+    let other_verbs: &[(&str, &[(&str, &str)])] = &[("", &[("v1", "configmaps:delete pods")])];
+    let visited = Some(Content::from_discovery(&discovered(other_verbs)).unwrap().kinds);
+    assert_eq!(known_empty(Findings { visited, ..Findings::default() }), 1, "the verbs of a kind have changed");
 }
 
 /// NAMESPACE-18.
@@ -94,6 +97,7 @@ fn an_object_waits_for_its_grace_period_or_a_finalizer_of_somebody() {
     assert!(!remains.only_waits());
     remains.add(&terminating("a", &["example.com/hold"], 0));
     assert!(remains.only_waits());
+    assert!(!KindState { failure: failed("no").failure, ..remains.clone() }.only_waits());
     remains.add(&object("b", json!({})));
     assert!(!remains.only_waits());
 }
@@ -130,7 +134,7 @@ fn unserved() -> KindState {
 /// NAMESPACE-22, NAMESPACE-24, NAMESPACE-53.
 #[test]
 fn pods_are_expected_to_be_gone_after_the_largest_grace_period() {
-    let pods = |grace: i64| vec![(PODS, remaining(&[terminating("a", &[], 2), terminating("b", &[], grace)]))];
+    let pods = |grace: i64| vec![(PODS, remaining(&[2, grace, 1].map(|grace| terminating("a", &[], grace))))];
     assert_eq!(verdict(pods(30), 5), Ok(Some(seconds(16))));
     assert_eq!(verdict(pods(30), 29), Ok(Some(seconds(16))));
     assert_eq!(verdict(pods(31), 5), Ok(Some(seconds(16))));
@@ -166,10 +170,15 @@ fn a_failure_has_precedence_over_an_estimate() {
     let held = remaining(&[terminating("a", &["example.com/hold"], 0)]);
     let free = remaining(&[object("b", json!({}))]);
     let states = vec![(MAPS, held), (PODS, failed("pods are forbidden")), (DEPLOYMENTS, free)];
+    let failure = verdict(states, 5).unwrap_err();
     assert_eq!(
-        failure_text(verdict(states, 5)),
+        failure.text,
         "pods are forbidden, unexpected items still remain in namespace: shop for gvr: apps/v1, Resource=deployments"
     );
+    assert_eq!(failure.class, SyncErrorClass::Request("forbidden"));
+    let failure = judge("shop", &content(&["x.io/v1"]), &kinds(vec![(PODS, failed("a"))]), 5).unwrap_err();
+    assert!(failure.text.ends_with("x.io/v1: stale GroupVersion discovery: x.io/v1, a"), "{failure:?}");
+    assert_eq!(failure.class, SyncErrorClass::Unserved);
 }
 
 fn messages(conditions: TrueConditions) -> Vec<String> {
@@ -189,6 +198,7 @@ fn conditions_say_what_remains_and_what_failed() {
         (MAPS, remaining(&[terminating("a", &[hold, "a.io/x"], 0), terminating("b", &[hold], 0)])),
         (DEPLOYMENTS, KindState { failure: failed("denied").failure, ..remaining(&[terminating("c", &[hold], 0)]) }),
         (PODS, failed("a timeout")),
+        (Resource::namespaced("", "v1", "secrets", "secrets"), remaining(&[terminating("s", &["a.io/x"], 0)])),
     ];
     let stale = content(&["y.io/v1", "x.io/v2"]);
     assert_eq!(
@@ -199,8 +209,8 @@ fn conditions_say_what_remains_and_what_failed() {
             "-",
             "ContentDeletionFailed: Failed to delete all resource types, 2 remaining: a timeout, denied",
             "SomeResourcesRemain: Some resources are remaining: configmaps. has 2 resource instances, \
-             deployments.apps has 1 resource instances",
-            "SomeFinalizersRemain: Some content in the namespace has finalizers remaining: a.io/x in 1 resource instances, \
+             deployments.apps has 1 resource instances, secrets. has 1 resource instances",
+            "SomeFinalizersRemain: Some content in the namespace has finalizers remaining: a.io/x in 2 resource instances, \
              example.com/hold in 3 resource instances",
         ]
     );
@@ -281,7 +291,7 @@ fn only_the_finalizer_of_this_controller_is_removed() {
 fn the_plan_says_what_remains_and_which_finalizer_holds_it() {
     let failed_maps = KindState {
         failure: failed("configmaps is forbidden").failure,
-        ..remaining(&[terminating("a", &["example.com/hold"], 0), object("b", json!({}))])
+        ..remaining(&[terminating("a", &["example.com/hold"], 0)])
     };
     let findings = Findings {
         kinds: Arc::new(kinds(vec![(MAPS, failed_maps), (DEPLOYMENTS, unserved())])),
@@ -292,7 +302,7 @@ fn the_plan_says_what_remains_and_which_finalizer_holds_it() {
     assert_eq!(
         plan.waiting,
         [
-            "configmaps: 2 remaining",
+            "configmaps: 1 remaining",
             "configmaps: finalizer example.com/hold in 1, for example in a",
             "configmaps: configmaps is forbidden",
             "deployments.apps: the server lists the kind in discovery and answers its list with 404",

@@ -106,17 +106,29 @@ async fn a_held_object_is_named_and_only_listed_from_then_on() {
 /// NAMESPACE-21.
 #[tokio::test(start_paused = true)]
 async fn an_empty_kind_is_visited_again_only_before_the_namespace_is_finalized() {
-    let world = deleted(cluster(), &[map("a", &[HOLD])]).await;
-    world.wait(60).await;
-    assert_eq!(world.count("deletecollection", "secrets"), 1);
-    // As if it had been created just before the namespace was deleted, on another API server.
-    let late = json!({"apiVersion": "v1", "kind": "Secret",
-        "metadata": {"name": "late", "namespace": NAMESPACE, "uid": "late", "resourceVersion": "1"}});
-    world.sandbox.load([late]).unwrap();
-    release(&world, MAPS, "a").await;
-    world.wait(20).await;
-    assert_eq!((exists(&world).await, world.sandbox.count("secrets")), (false, 0));
-    assert_eq!(world.count("deletecollection", "secrets"), 2);
+    for is_group_down in [false, true] {
+        let world = cluster().start().await;
+        create_widget(&world).await;
+        world.create(map("a", &[HOLD])).await;
+        delete_namespace(&world).await;
+        world.wait(60).await;
+        assert_eq!(world.count("deletecollection", "secrets"), 1);
+        if is_group_down {
+            world.sandbox.faults().silence_group("example.com");
+            world.wait(30).await;
+        }
+        // As if it had been created just before the namespace was deleted, on another API server.
+        let late = json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "late", "namespace": NAMESPACE, "uid": "late", "resourceVersion": "1"}});
+        world.sandbox.load([late]).unwrap();
+        release(&world, MAPS, "a").await;
+        world.wait(20).await;
+        assert_eq!(exists(&world).await, is_group_down);
+        world.clear_faults();
+        world.wait(70).await;
+        assert_eq!((exists(&world).await, world.sandbox.count("secrets")), (false, 0), "{is_group_down}");
+        assert_eq!(world.count("deletecollection", "secrets"), 2);
+    }
 }
 
 /// NAMESPACE-60.

@@ -130,6 +130,14 @@ async fn a_kind_counts_as_gone_after_the_second_404() {
     assert!(world.explain()["waiting"][0].as_str().unwrap().contains("404"), "{:#}", world.explain());
     world.wait(6).await;
     assert!(!exists(&world).await, "{:#}", world.explain());
+    // Another kind fails, so that the next syncs follow within five seconds.
+    let world = cluster().filter(widgets_answer(&seen, "", 404, &on)).start().await;
+    create_widget(&world).await;
+    world.fault(rule(Action::Forbidden, "list", "secrets"));
+    world.fault(rule(Action::Forbidden, "deletecollection", "secrets"));
+    delete_namespace(&world).await;
+    world.wait(6).await;
+    assert!(world.explain()["waiting"].to_string().contains("404"), "{:#}", world.explain());
     // The API server serves the kind before the second list.
     let world = cluster().filter(widgets_answer(&seen, "", 404, &on)).start().await;
     create_widget(&world).await;
@@ -185,6 +193,7 @@ async fn conflicts_are_resolved_by_another_read() {
     world.fault(rule(Action::Conflict, "update", FINALIZE));
     world.wait(60).await;
     world.assert_count("update", FINALIZE, 30..=80);
+    assert_eq!(world.count("update", FINALIZE) % 4, 0, "four attempts in each sync");
     assert_eq!(world.count("deletecollection", "pods"), 1, "what was empty is not visited again");
     world.clear_faults();
     world.wait(70).await;

@@ -52,6 +52,17 @@ async fn a_discovery_begins_five_seconds_after_the_deletion_of_a_namespace() {
     assert_eq!(world.sandbox.count(WIDGETS), 0);
 }
 
+/// NAMESPACE-8.
+#[tokio::test(start_paused = true)]
+async fn a_discovery_is_used_for_ten_seconds() {
+    let seen = Seen::default();
+    let world = deleted(cluster().filter(seen.filter(|_, _| None)), &[map("a", &[HOLD])]).await;
+    world.wait(600).await;
+    let discoveries = seen.with("GET /apis").iter().filter(|request| request.ends_with("/apis")).count();
+    // A sync every eight seconds, of which every second one reads discovery.
+    assert!((36..=39).contains(&discoveries), "{discoveries}");
+}
+
 /// COMMON-72.
 #[tokio::test(start_paused = true)]
 async fn a_shadow_decides_and_writes_nothing() {

@@ -28,12 +28,14 @@ async fn an_account_that_exists_is_never_changed() {
     world.start();
     world.settle().await;
     world.clear_log();
+    let syncs = world.metric("workqueue_adds_total{name=\"serviceaccount\"}");
     world.patch(ACCOUNTS, DEFAULT, json!({"secrets": [{"name": "s"}], "metadata": {"finalizers": ["t/f"]}})).await;
     world.delete_and_settle(ACCOUNTS, DEFAULT).await;
     // It is terminating, so that it cannot be created again.
     let account = world.get(ACCOUNTS, DEFAULT).await;
     assert_eq!(account["metadata"]["uid"], created["metadata"]["uid"]);
     assert_eq!(world.count("create", ACCOUNTS), 0);
+    assert_eq!(world.metric("workqueue_adds_total{name=\"serviceaccount\"}"), syncs, "only its end enqueues it");
     world.patch(ACCOUNTS, DEFAULT, json!({"metadata": {"finalizers": null}})).await;
     world.settle().await;
     let account = world.get(ACCOUNTS, DEFAULT).await;

@@ -100,13 +100,21 @@ async fn the_newest_version_that_is_served_is_used() {
     for (beta, alpha, version) in [(true, true, "v1beta1"), (false, true, "v1alpha1")] {
         let cluster = cluster().gate(GATE, true);
         let cluster = cluster.server(|server| server.gate(GATE, beta).gate("ClusterTrustBundleV1Alpha1", alpha));
-        let world = cluster.start().await;
+        let is_other = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&is_other);
+        let counts: RequestFilter = Arc::new(move |request| {
+            let (path, newest) = (request.uri().path(), format!("/apis/certificates.k8s.io/{version}/{PLURAL}"));
+            counted.fetch_add(u64::from(path.contains(PLURAL) && !path.starts_with(&newest)), Ordering::Relaxed);
+            None
+        });
+        let world = cluster.filter(counts).start().await;
         let object = world.list(TRUST_BUNDLES).await.remove(0);
         assert_eq!(object["spec"]["trustBundle"], CA);
         let path = format!("/apis/certificates.k8s.io/{version}/clustertrustbundles/{}", name(&object));
         world.delete_with(&path, json!({})).await;
         world.wait(5).await;
         assert_only(&world, CA).await;
+        assert_eq!(is_other.load(Ordering::Relaxed), 0, "requests in another version than {version}");
     }
 }
 
@@ -147,6 +155,20 @@ async fn a_refused_deletion_stops_neither_the_others_nor_the_retries() {
     world.clear_faults();
     world.wait(30).await;
     assert_only(&world, CA).await;
+}
+
+/// SERVICEACCOUNT-17.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_gone_already_is_no_failure() {
+    let world = gated(CA_FILE).start().await;
+    let old = "kubernetes.io:kube-apiserver-serving:old";
+    world.create(trust_bundle(old, SIGNER, NEXT_CA)).await;
+    world.wait(0.5).await;
+    world.hold(PLURAL);
+    world.delete(TRUST_BUNDLES, old).await;
+    world.wait(20).await;
+    world.assert_count("delete", TRUST_BUNDLES, 1..=1);
+    assert!(!world.metrics().contains("clustertrustbundle_publisher_sync_total{code=\"404\"}"));
 }
 
 /// SERVICEACCOUNT-17, SERVICEACCOUNT-18.

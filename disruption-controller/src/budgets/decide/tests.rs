@@ -4,7 +4,10 @@ use common::{conditions, discovery::DiscoveredResources, meta::OwnerRef};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::world::{at, budget, pod, ready_pods, snapshot};
+use crate::{
+    objects::{ReplicaSets, Workload},
+    world::{at, budget, pod, ready_pods, snapshot},
+};
 
 fn planned(spec: &Value, pods: usize, replicas: i32) -> Status {
     let snapshot = snapshot(budget(spec, &json!({})), &ready_pods(pods), replicas);
@@ -95,19 +98,21 @@ fn a_pod_is_healthy_if_it_is_ready_and_not_terminating() {
 #[test]
 fn an_entry_is_kept_until_its_pod_is_terminating_or_two_minutes_have_passed() {
     let terminating = json!({"metadata": {"deletionTimestamp": at(0).to_string()}});
-    let pods = ["fresh", "ending", "ended"].map(|name| pod(name, "web", &json!({})));
-    let pods = pods.into_iter().chain([pod("terminating", "web", &terminating)]).collect();
+    let unready = json!({"status": {"conditions": []}});
+    let pods = ["fresh", "ending", "ended", "timeless"].map(|name| pod(name, "web", &json!({})));
+    let others = [pod("terminating", "web", &terminating), pod("unready", "web", &unready)];
+    let pods = pods.into_iter().chain(others).collect();
     let entry = |seconds: i64| at(seconds).to_string();
     let entries = json!({"disruptedPods": {"fresh": entry(-20), "ending": entry(-120), "ended": entry(-121),
-        "terminating": entry(-1), "gone": entry(-1)}});
+        "terminating": entry(-1), "gone": entry(-1), "timeless": null, "unready": entry(-50)}});
     let spec = json!({"minAvailable": 1});
     let census = count_pods(&budget(&spec, &entries), &pods, at(0));
-    assert_eq!(census.disrupted_pods.keys().map(Text::as_str).collect::<Vec<_>>(), ["ending", "fresh"]);
+    assert_eq!(census.disrupted_pods.keys().map(Text::as_str).collect::<Vec<_>>(), ["ending", "fresh", "unready"]);
     assert_eq!(census.disrupted_pods["fresh"], Some(at(-20)));
-    assert_eq!(census.not_deleted.iter().map(|pod| &*pod.metadata.name).collect::<Vec<_>>(), ["ended"]);
-    // The Pods `ending` and `ended`.
-    assert_eq!(census.healthy, 2);
-    let entries = json!({"disruptedPods": {"fresh": entry(-20)}});
+    assert_eq!(census.not_deleted.iter().map(|pod| &*pod.metadata.name).collect::<Vec<_>>(), ["ended", "timeless"]);
+    // The Pods `ending`, `ended` and `timeless`.
+    assert_eq!(census.healthy, 3);
+    let entries = json!({"disruptedPods": {"fresh": entry(-20), "unready": entry(-10)}});
     let snapshot = snapshot(budget(&spec, &entries), &pods, 1);
     assert_eq!(decide(&snapshot).requeue_after(), Some(Duration::from_millis(100_001)));
 }
@@ -161,8 +166,53 @@ fn a_failure_closes_the_budget_and_leaves_the_counts() {
     let expected = json!({"type": DISRUPTION_ALLOWED, "status": "False", "reason": SYNC_FAILED, "message": "no size",
         "lastTransitionTime": at(9).to_string(), "observedGeneration": 1});
     assert_eq!(condition_of(&closed), expected);
+    let unobserved = closed_status(&Status { observed_generation: 0, ..old.clone() }, "no size", at(9));
+    assert_eq!(condition_of(&unobserved)["observedGeneration"], Value::Null);
     let long = closed_status(&old, &"ä".repeat(20_000), at(9)).conditions[0].message.clone();
     assert!(long.len() <= 32_768 && long.len() > 32_760 && long.ends_with("ä..."), "{}", long.len());
+}
+
+/// DISRUPTION-23.
+#[test]
+fn the_first_owner_that_has_no_size_decides() {
+    let failure = || Err(Failure::without_owner("b"));
+    for (sizes, expected) in
+        [(vec![Ok(None), failure()], None), (vec![failure(), Ok(None)], Some("found no controllers for pod \"b\""))]
+    {
+        let mut snapshot = snapshot(budget(&json!({"maxUnavailable": 1}), &json!({})), &ready_pods(2), 1);
+        snapshot.pods.as_mut().unwrap().sizes = sizes;
+        let text = decide(&snapshot).conclusion.map(|conclusion| conclusion.unwrap_err().text);
+        assert_eq!(text.as_deref(), expected);
+    }
+}
+
+/// DISRUPTION-15.
+#[test]
+fn an_owner_without_a_size_has_the_size_one() {
+    let set = r#"{"metadata": {"name": "web", "namespace": "shop", "uid": "U"}, "spec": {}}"#;
+    assert_eq!(serde_json::from_str::<Workload<ReplicaSets>>(set).unwrap().replicas, 1);
+}
+
+#[test]
+fn a_budget_that_allows_no_eviction_says_why() {
+    let entries = || BTreeMap::from([(Text::new("a"), None), (Text::new("b"), None)]);
+    let status = |expected_pods: i32, disruptions_allowed: i32| Status {
+        expected_pods,
+        disruptions_allowed,
+        desired_healthy: 3,
+        current_healthy: 2,
+        ..Status::default()
+    };
+    let needs = "it needs 3 healthy Pods and has 2";
+    let entry = "2 approved evictions have not deleted their Pods yet, the first that of a";
+    for (status, expected) in [
+        (status(3, 1), vec![]),
+        (status(3, 0), vec![needs]),
+        (status(0, 0), vec!["no Pods are expected, so no eviction is allowed"]),
+        (Status { disrupted_pods: entries(), ..status(3, 0) }, vec![needs, entry]),
+    ] {
+        assert_eq!(blocking_reasons(&status), expected);
+    }
 }
 
 fn discovered() -> DiscoveredResources {
@@ -208,6 +258,7 @@ fn a_scale_is_read_in_the_preferred_version_of_a_served_kind() {
         ("v1", "ReplicationController", Some(CachedKind::ReplicationController)),
         ("extensions/v1beta1", "ReplicaSet", Some(CachedKind::ReplicaSet)),
         ("apps/v9", "Deployment", Some(CachedKind::Deployment)),
+        ("extensions/v1beta1", "Deployment", Some(CachedKind::Deployment)),
         ("apps/v1", "StatefulSet", Some(CachedKind::StatefulSet)),
         ("extensions/v1beta1", "StatefulSet", None),
         ("apps/v1", "ReplicationController", None),

@@ -174,6 +174,9 @@ fn write_object(out: &mut Vec<u8>, value: &Value, raw: Option<&str>) -> usize {
     fields
 }
 
+/// Kind of a list of objects without anything but their metadata.
+pub(crate) const METADATA_LIST: &str = "PartialObjectMetadataList";
+
 /// A list without its items.
 pub(crate) struct ListHead<'a> {
     pub(crate) api_version: &'a str,
@@ -191,6 +194,12 @@ impl ListHead<'_> {
         json::write(&mut out, self.api_version);
         out.extend_from_slice(b",\"metadata\":");
         json::write(&mut out, &self.metadata);
+        let mut items = items.peekable();
+        // As a real API server answers.
+        if self.kind == METADATA_LIST && items.peek().is_none() {
+            out.extend_from_slice(b",\"items\":null}");
+            return out.into();
+        }
         out.extend_from_slice(b",\"items\":[");
         for (i, parts) in items.enumerate() {
             if i > 0 {

@@ -8,7 +8,7 @@ use crate::{
     api::resource::Resource,
     store::{
         Change, Version,
-        encoding::{Content, Encoded, Format, ListHead},
+        encoding::{Content, Encoded, Format, ListHead, METADATA_LIST},
     },
     value::object::{at, partial},
     verbs::{
@@ -140,9 +140,7 @@ impl Representation {
         let items = items.iter().map(encode).collect::<Result<Vec<_>, _>>().map_err(failed)?;
         let head = match content {
             Content::Whole => ListHead { api_version: &api_version, kind: &resource.list_kind, metadata },
-            Content::Metadata => {
-                ListHead { api_version: "meta.k8s.io/v1", kind: "PartialObjectMetadataList", metadata }
-            }
+            Content::Metadata => ListHead { api_version: "meta.k8s.io/v1", kind: METADATA_LIST, metadata },
         };
         // Items of built-in kinds have neither `apiVersion` nor `kind`.
         let typed = content == Content::Whole && !resource.is_custom();

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    objects::{ConfigMap, ServiceAccount},
+    objects::{ConfigMap, Namespace, ServiceAccount},
     world::{CA, NEXT_CA, bundle, object},
 };
 
@@ -25,7 +25,7 @@ fn fault(config_map: Arc<ConfigMap>) -> Option<&'static str> {
 /// SERVICEACCOUNT-8, SERVICEACCOUNT-25.
 #[test]
 fn a_missing_config_map_is_created_in_an_active_namespace_once_there_is_a_bundle() {
-    assert_eq!(plan(None), Plan::Create);
+    assert_eq!((plan(None), &*plan(None).situation()), (Plan::Create, "the object is missing"));
     let key = NamespacedName::new("shop", "kube-root-ca.crt");
     let snapshot = Snapshot { key, is_namespace_active: false, object: None, bundle: Some(bundle(CA)) };
     assert_eq!(decide(&snapshot), Plan::Keep("the namespace is not active"));
@@ -70,6 +70,15 @@ fn an_active_namespace_without_an_account_gets_one() {
     ] {
         let key = NamespacedName::new("shop", "default");
         assert_eq!(decide(&Snapshot { key, is_namespace_active, object, bundle: Some(Arc::default()) }), plan);
+    }
+}
+
+/// SERVICEACCOUNT-1, SERVICEACCOUNT-25.
+#[test]
+fn a_namespace_without_the_phase_is_not_active() {
+    for (status, is_active) in [(json!({"phase": "Active"}), true), (json!({}), false), (Value::Null, false)] {
+        let namespace: Arc<Namespace> = object(&json!({"metadata": {"name": "shop"}, "status": status}));
+        assert_eq!(namespace.is_active, is_active, "{status}");
     }
 }
 

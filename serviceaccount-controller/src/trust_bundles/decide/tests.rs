@@ -37,6 +37,7 @@ fn a_missing_object_is_created_and_a_wrong_one_corrected() {
     assert_eq!(requests(&plan(&[trust_bundle(name, NEXT_CA, false)])), (false, Some(name), vec![]));
     // An object that is terminating keeps its name until it is gone.
     assert_eq!(requests(&plan(&[trust_bundle(name, CA, true)])), (false, None, vec![]));
+    assert_eq!(requests(&plan(&[trust_bundle(name, NEXT_CA, true)])), (false, Some(name), vec![]));
 }
 
 /// SERVICEACCOUNT-17.

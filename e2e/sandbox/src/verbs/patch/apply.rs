@@ -24,10 +24,13 @@ fn refused(mut conflicts: Vec<Conflict>) -> ApiError {
     managers.dedup();
     for manager in managers {
         let fields: Vec<&str> = conflicts.iter().filter(|c| c.manager == manager).map(|c| &*c.field).collect();
-        parts.push(match fields.as_slice() {
-            [field] => format!("conflict with {manager}: {field}"),
-            fields => format!("conflicts with {manager}:\n- {}", fields.join("\n- ")),
-        });
+        let fields = fields.join("\n- ");
+        let text = if one {
+            format!("conflict with {manager}: {fields}")
+        } else {
+            format!("conflicts with {manager}:\n- {fields}")
+        };
+        parts.push(text);
     }
     let plural = if one { "conflict" } else { "conflicts" };
     let message = format!("Apply failed with {} {plural}: {}", conflicts.len(), parts.join("\n"));
