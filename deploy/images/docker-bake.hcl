@@ -31,8 +31,10 @@ target "image" {
       "namespace-controller",
       "node-lifecycle-controller",
       "replicaset-controller",
+      "resourcequota-controller",
       "serviceaccount-controller",
       "statefulset-controller",
+      "volume-controller",
     ]
   }
   context    = "."

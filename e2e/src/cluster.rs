@@ -103,6 +103,7 @@ pub struct Builder {
     nodes: Option<nodes::Builder>,
     sandbox: sandbox::Builder,
     envtest: envtest::Settings,
+    without_storage_protection: bool,
 }
 
 impl Builder {
@@ -124,6 +125,13 @@ impl Builder {
     #[must_use]
     pub fn sandbox(mut self, change: impl FnOnce(sandbox::Builder) -> sandbox::Builder) -> Self {
         self.sandbox = change(self.sandbox);
+        self
+    }
+
+    /// Starts no actor that removes the protection finalizers of storage, because a controller does.
+    #[must_use]
+    pub fn without_storage_protection(mut self, is_left_out: bool) -> Self {
+        self.without_storage_protection = is_left_out;
         self
     }
 
@@ -177,6 +185,7 @@ impl Builder {
         }
         let protection = match kind {
             Kind::Kubeconfig => None,
+            _ if self.without_storage_protection => None,
             _ => Some(Protection::start(connect(&kubeconfig).await?, clock.clone())),
         };
         let mut nodes = None;
@@ -202,7 +211,7 @@ enum Backend {
 /// A running cluster.
 pub struct Cluster {
     nodes: Option<Nodes>,
-    /// Removes the protection finalizers of deleted claims and volumes, if no kube-controller-manager does.
+    /// Removes the protection finalizers of deleted claims and volumes, if no controller does.
     _protection: Option<Protection>,
     client: kube::Client,
     kubeconfig: PathBuf,
@@ -216,7 +225,7 @@ impl Cluster {
     /// A builder for a cluster of the kind that the environment asks for, with six nodes.
     pub fn builder() -> Builder {
         let (nodes, envtest) = (Some(Nodes::builder()), envtest::Settings::default());
-        Builder { kind: None, nodes, sandbox: Sandbox::builder(), envtest }
+        Builder { kind: None, nodes, sandbox: Sandbox::builder(), envtest, without_storage_protection: false }
     }
 
     /// Its kind.

@@ -25,6 +25,11 @@ pub fn choose(list: &str) -> Result<Vec<&'static ProgramDefinition>, String> {
     Ok(chosen)
 }
 
+/// Whether one of these controllers removes the protection finalizers of storage, so that no actor has to.
+pub fn protect_storage(programs: &[&ProgramDefinition]) -> bool {
+    programs.iter().flat_map(|d| d.loops).any(|each| each.name == "persistentvolumeclaim-protection-controller")
+}
+
 /// Runs a controller as this process if the first argument of the command line is its name.
 ///
 /// A program that calls this first holds every controller: started with such an argument it behaves as the binary of that

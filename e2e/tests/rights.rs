@@ -84,6 +84,7 @@ impl Story {
         let of_one: &[&str] = match definition.name {
             "job-controller" => &["--feature-gates=GenericWorkload=true,WorkloadWithJob=true"],
             "serviceaccount-controller" => &["--feature-gates=ClusterTrustBundle=true", ROOT_CA_FILE],
+            "volume-controller" => &["--feature-gates=PersistentVolumeClaimUnusedSinceTime=true"],
             _ => &[],
         };
         let of_all = ["--feature-gates=WatchListClient=false"];
@@ -188,7 +189,40 @@ impl Story {
         self.pass().await;
         let quotas = self.world.list("resourcequotas").await;
         assert!(quotas[0]["status"]["used"]["pods"].is_string(), "the quota is counted: {quotas:?}");
-        self.world.delete("resourcequotas", "all").await;
+        self.world.delete("v1", "resourcequotas/all", "Background").await;
+    }
+
+    /// What volume-controller does: it creates a claim, writes a condition, and removes finalizers.
+    async fn free_storage(&self) {
+        let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+        let ephemeral = json!({"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}});
+        let spec = json!({"containers": [{"name": "c", "image": "img:1"}], "volumes": [ephemeral]});
+        self.world.create(object("v1", "Pod", "stored", json!({ "spec": spec }))).await;
+        let spec =
+            json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/data"}});
+        let volume = object("v1", "PersistentVolume", "stored", json!({ "spec": spec }));
+        let class = json!({"driverName": "csi.example.com", "parameters": {"iops": "1"}});
+        let class = object("storage.k8s.io/v1", "VolumeAttributesClass", "stored", class);
+        for object in [volume, class] {
+            self.world.sandbox.create(object).await.unwrap();
+        }
+        self.pass().await;
+        assert_eq!(self.of_kind("persistentvolumeclaims", "Pod").await, ["stored-e"], "the claim is created");
+        let namespace = Some(self.world.namespace);
+        self.world.sandbox.delete("pods", namespace, "stored").await.unwrap();
+        let classes = "volumeattributesclasses.storage.k8s.io";
+        for (resource, namespace) in [("persistentvolumes", None), (classes, None)] {
+            self.world.sandbox.delete(resource, namespace, "stored").await.unwrap();
+        }
+        self.pass().await;
+        for (resource, namespace, name) in [
+            ("persistentvolumeclaims", namespace, "stored-e"),
+            ("persistentvolumes", None, "stored"),
+            (classes, None, "stored"),
+        ] {
+            let found = self.world.sandbox.get(resource, namespace, name).await;
+            assert_eq!(found.unwrap_err().code, 404, "{resource} {name} is freed");
+        }
     }
 
     /// Everything that controllers do.
@@ -198,6 +232,7 @@ impl Story {
         self.change_owners().await;
         self.disrupt().await;
         self.count_usage().await;
+        self.free_storage().await;
         self.change_workloads().await;
         self.delete_owners().await;
         self.lose_nodes().await;
@@ -607,9 +642,10 @@ async fn a_controller_may_what_its_manifests_say_and_nothing_else() {
         ask(&format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{}", definition.name))
             .await
             .map_or_else(|e| assert!(e.to_string().contains("not found"), "{e}"), drop);
-        // Every object may have an owner and is in a namespace: these two read objects of all kinds and create none.
+        // Every object may have an owner, a namespace and a quota: these three read objects of all kinds and create none.
         let (secrets, post) = ("/api/v1/namespaces/default/secrets", http::Request::post);
-        let reads_all = ["gc-controller", "namespace-controller"].contains(&definition.name);
+        let reads_all =
+            ["gc-controller", "namespace-controller", "resourcequota-controller"].contains(&definition.name);
         let refused = if reads_all { send(post(secrets)) } else { ask(secrets) };
         let error = refused.await.unwrap_err().to_string();
         assert!(error.contains("forbidden"), "{}: {error}", definition.name);

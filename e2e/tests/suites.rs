@@ -53,6 +53,8 @@ mod serviceaccount;
 mod statefulset;
 #[path = "../../node-lifecycle-controller/tests/behaviour/scenes/taint_eviction.rs"]
 mod taint_eviction;
+#[path = "../../volume-controller/tests/behaviour/scenes.rs"]
+mod volume;
 mod whole;
 
 fn main() -> ExitCode {
@@ -71,7 +73,6 @@ fn main() -> ExitCode {
         clusterrole::suite(),
         daemonset::suite(),
         disruption::suite(),
-        resourcequota::suite(),
         endpointslice::suite(),
         endpointslice_mirroring::suite(),
         gc_cascades::suite(),
@@ -80,8 +81,10 @@ fn main() -> ExitCode {
         namespace_handover::suite(),
         nodes::suite(),
         pod_gc::suite(),
+        resourcequota::suite(),
         serviceaccount::suite(),
         statefulset::suite(),
         taint_eviction::suite(),
+        volume::suite(),
     ])
 }

@@ -28,6 +28,7 @@ pub(crate) fn suite() -> Suite {
     Suite::new("whole")
         .sandbox(|sandbox| sandbox.without_namespace_controller().without_quota_controller().without_rule_aggregation())
         .service_account_admission()
+        .without_storage_protection()
         .scenes(scenes)
 }
 

@@ -84,9 +84,10 @@ impl World {
         self.sandbox.list(resource, Some(self.namespace)).await.unwrap()
     }
 
-    /// Deletes the object at a path below the namespace of a group, such as `deployments/web`.
+    /// Deletes the object at a path below the namespace of a group and version, such as `deployments/web`.
     pub(crate) async fn delete(&self, group: &str, path: &str, propagation: &str) {
-        let path = format!("/apis/{group}/namespaces/{}/{path}", self.namespace);
+        let root = if group.contains('/') { "apis" } else { "api" };
+        let path = format!("/{root}/{group}/namespaces/{}/{path}", self.namespace);
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation});
         self.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
     }

@@ -115,11 +115,14 @@ impl NamespaceTally {
     }
 }
 
+/// Callback for the events of a tally, with the namespace.
+type OnTallyEvent = Box<dyn Fn(&Text, TallyEvent) + Send + Sync>;
+
 /// The tally of one kind.
 pub struct Tally {
     gates: Gates,
     state: Mutex<TallyContent>,
-    on_event: Box<dyn Fn(&Text, TallyEvent) + Send + Sync>,
+    on_event: OnTallyEvent,
 }
 
 /// The namespaces of a tally.
@@ -187,7 +190,7 @@ impl TallyContent {
         let was_listed = std::mem::replace(&mut tally.is_listed, true);
         let is_gone =
             |name: &Arc<str>, known: &Record| !records.contains_key(name) && (was_listed || known.version <= version);
-        let gone = tally.objects.iter().filter(|(name, known)| is_gone(*name, known));
+        let gone = tally.objects.iter().filter(|(name, known)| is_gone(name, known));
         let gone: Vec<_> = gone.map(|(name, _)| Arc::clone(name)).collect();
         let mut is_released = !tally.unreadable.is_empty();
         for name in gone {

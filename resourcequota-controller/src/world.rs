@@ -48,7 +48,9 @@ pub(crate) fn amounts_of<K: CountedObject>(patch: &Value) -> BTreeMap<String, St
 /// Returns the sums over objects.
 pub(crate) fn sums_of<K: CountedObject>(objects: &[Value]) -> UsageSums {
     let mut sums = UsageSums::default();
-    objects.iter().for_each(|object| sums.add(&decoded::<K>(object).usage(GATES).usage));
+    for object in objects {
+        sums.add(&decoded::<K>(object).usage(GATES).usage);
+    }
     sums
 }
 

@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use parking_lot::RwLock;
 
 pub use crate::index::{
-    ByController, ByNamespace, HasIndex, IndexFn, IndexValue, OrphansByNamespace, StoreIndex, StoreIndexes,
+    ByController, ByNamespace, HasIndex, IndexFunctions, IndexValue, OrphansByNamespace, StoreIndex, StoreIndexes,
 };
 
 use crate::{
@@ -119,7 +119,7 @@ struct Inner<K> {
 }
 
 struct IndexData<K> {
-    of: IndexFn<K>,
+    functions: IndexFunctions<K>,
     /// Entries by index value, each list sorted by namespace and name.
     buckets: HashMap<IndexValue, Vec<CacheEntry<K>>>,
 }
@@ -139,23 +139,23 @@ impl<K: Object> IndexData<K> {
     }
 
     fn change(&mut self, old: Option<&CacheEntry<K>>, new: Option<&CacheEntry<K>>) {
-        let of = |e: &CacheEntry<K>| (self.of)(e.meta(), e.as_decoded());
-        let (from, to) = (old.and_then(of), new.and_then(of));
-        if let (Some(old), Some(from)) = (old, &from)
-            && Some(from) != to.as_ref()
-            && let Some(bucket) = self.buckets.get_mut(from)
-        {
-            if let Ok(at) = Self::find(bucket, old.meta()) {
-                bucket.remove(at);
-            }
-            if bucket.is_empty() {
-                self.buckets.remove(from);
-            } else if bucket.capacity() > 64 && bucket.len() < bucket.capacity() / 4 {
-                bucket.shrink_to(bucket.len() * 2);
+        let values = |entry: &CacheEntry<K>| self.functions.values(entry.meta(), entry.as_decoded());
+        let (from, to) = (old.map(values).unwrap_or_default(), new.map(values).unwrap_or_default());
+        for from in from.iter().filter(|from| to.iter().all(|to| to != *from)) {
+            if let (Some(old), Some(bucket)) = (old, self.buckets.get_mut(from)) {
+                if let Ok(at) = Self::find(bucket, old.meta()) {
+                    bucket.remove(at);
+                }
+                if bucket.is_empty() {
+                    self.buckets.remove(from);
+                } else if bucket.capacity() > 64 && bucket.len() < bucket.capacity() / 4 {
+                    bucket.shrink_to(bucket.len() * 2);
+                }
             }
         }
-        if let (Some(new), Some(to)) = (new, to) {
-            let bucket = self.buckets.entry(to).or_default();
+        let Some(new) = new else { return };
+        for to in to.iter() {
+            let bucket = self.buckets.entry(to.clone()).or_default();
             match Self::find(bucket, new.meta()) {
                 Ok(at) => bucket[at] = new.clone(),
                 Err(at) => bucket.insert(at, new.clone()),
@@ -218,8 +218,8 @@ impl<K: Object> Inner<K> {
 
 impl<K: Object> Default for Store<K> {
     fn default() -> Self {
-        let indexes =
-            K::Indexes::index_functions().into_iter().map(|of| IndexData { of, buckets: HashMap::default() }).collect();
+        let functions = K::Indexes::index_functions().into_iter();
+        let indexes = functions.map(|functions| IndexData { functions, buckets: HashMap::default() }).collect();
         Self { inner: RwLock::new(Inner { objects: HashTable::new(), indexes, version: ResourceVersion::UNKNOWN }) }
     }
 }
@@ -298,6 +298,14 @@ impl<K: Object> Store<K> {
         let namespace = IndexValue::Text(owner.namespace.clone());
         objects.extend(self.list_decoded_by_index(OrphansByNamespace, &namespace));
         Ok(objects)
+    }
+
+    /// Returns at most `limit` objects under an index value that could be decoded, sorted by namespace and name.
+    pub fn list_some_by_index<I, At>(&self, index: I, value: &IndexValue, limit: usize) -> Vec<Arc<K>>
+    where
+        K::Indexes: HasIndex<I, At>,
+    {
+        self.bucket(index, value, |bucket| bucket.iter().filter_map(|entry| entry.read().ok()).take(limit).collect())
     }
 
     /// Returns the number of objects under an index value, including unreadable objects.

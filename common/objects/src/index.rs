@@ -31,6 +31,10 @@ impl IndexValue {
 pub trait StoreIndex<K> {
     /// Returns the index value of an object; `None` omits the object. `object` is `None` if only the metadata could be decoded.
     fn value(meta: &Meta, object: Option<&K>) -> Option<IndexValue>;
+    /// Returns further values of an object that is listed under several ones. Repeated values do not matter.
+    fn further_values(_: &Meta, _: Option<&K>) -> Vec<IndexValue> {
+        Vec::new()
+    }
 }
 
 /// Lists objects by their controller, which is in the same namespace.
@@ -64,30 +68,58 @@ impl<K> StoreIndex<K> for ByNamespace {
     }
 }
 
-/// The function [`StoreIndex::value`] of one index, which returns the value under which the index lists an object.
-pub type IndexFn<K> = fn(&Meta, Option<&K>) -> Option<IndexValue>;
+/// The functions of one [`StoreIndex`], which return the values under which the index lists an object.
+pub struct IndexFunctions<K> {
+    value: fn(&Meta, Option<&K>) -> Option<IndexValue>,
+    further_values: fn(&Meta, Option<&K>) -> Vec<IndexValue>,
+}
+
+impl<K> IndexFunctions<K> {
+    fn of<I: StoreIndex<K>>() -> Self {
+        Self { value: I::value, further_values: I::further_values }
+    }
+
+    /// Returns all values of an object. `object` is `None` if only the metadata could be decoded.
+    pub fn values(&self, meta: &Meta, object: Option<&K>) -> IndexValues {
+        IndexValues { first: (self.value)(meta, object), further: (self.further_values)(meta, object) }
+    }
+}
+
+/// The values of one object in one index. Most objects have at most one, which needs no allocation.
+#[derive(Debug, Default)]
+pub struct IndexValues {
+    first: Option<IndexValue>,
+    further: Vec<IndexValue>,
+}
+
+impl IndexValues {
+    /// Iterates over the values.
+    pub fn iter(&self) -> impl Iterator<Item = &IndexValue> {
+        self.first.iter().chain(&self.further)
+    }
+}
 
 /// The secondary indexes of one kind, as a tuple of at most two index types.
 pub trait StoreIndexes<K> {
-    /// Returns the function [`StoreIndex::value`] of each index, in the order of the tuple.
-    fn index_functions() -> Vec<IndexFn<K>>;
+    /// Returns the functions of each index, in the order of the tuple.
+    fn index_functions() -> Vec<IndexFunctions<K>>;
 }
 
 impl<K> StoreIndexes<K> for () {
-    fn index_functions() -> Vec<IndexFn<K>> {
+    fn index_functions() -> Vec<IndexFunctions<K>> {
         Vec::new()
     }
 }
 
 impl<K, A: StoreIndex<K>> StoreIndexes<K> for (A,) {
-    fn index_functions() -> Vec<IndexFn<K>> {
-        vec![A::value]
+    fn index_functions() -> Vec<IndexFunctions<K>> {
+        vec![IndexFunctions::of::<A>()]
     }
 }
 
 impl<K, A: StoreIndex<K>, B: StoreIndex<K>> StoreIndexes<K> for (A, B) {
-    fn index_functions() -> Vec<IndexFn<K>> {
-        vec![A::value, B::value]
+    fn index_functions() -> Vec<IndexFunctions<K>> {
+        vec![IndexFunctions::of::<A>(), IndexFunctions::of::<B>()]
     }
 }
 

@@ -22,16 +22,22 @@ pub struct PartialObject {
     pub deletion_grace_period_seconds: Option<i64>,
 }
 
-/// A page of a list of objects of any kind, as an API server answers it to a list or to the deletion of a collection.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct PartialObjectPage {
+/// A page of a list of objects, as an API server answers it to a list or to the deletion of a collection.
+#[derive(Debug, Deserialize)]
+#[serde(default, bound(deserialize = "T: Deserialize<'de>"))]
+pub struct ObjectPage<T> {
     /// Version of the list, and the token of the next page.
     #[serde(deserialize_with = "null_as_default")]
     pub metadata: PageMetadata,
     /// The objects of the page; empty if the answer is not a list.
     #[serde(deserialize_with = "null_as_default")]
-    pub items: Vec<PartialObject>,
+    pub items: Vec<T>,
+}
+
+impl<T> Default for ObjectPage<T> {
+    fn default() -> Self {
+        Self { metadata: PageMetadata::default(), items: Vec::new() }
+    }
 }
 
 /// The metadata of a list.
@@ -112,12 +118,12 @@ mod tests {
             json!({"metadata": {"name": "a", "uid": "u", "deletionGracePeriodSeconds": 30, "labels": {"x": "y"}}});
         let page = json!({"kind": "PartialObjectMetadataList", "items": [object],
             "metadata": {"resourceVersion": "7", "continue": "next", "remainingItemCount": 2}});
-        let page: PartialObjectPage = serde_json::from_value(page).unwrap();
+        let page: ObjectPage<PartialObject> = serde_json::from_value(page).unwrap();
         assert_eq!((page.items.len(), &*page.metadata.continue_token), (1, "next"));
         assert_eq!(page.items[0].deletion_grace_period_seconds, Some(30));
         assert!(page.metadata.resource_version.is_known() && page.items[0].metadata.labels.is_empty());
         for other in [json!({"kind": "Status", "status": "Success"}), json!({"items": null, "metadata": null})] {
-            let other: PartialObjectPage = serde_json::from_value(other).unwrap();
+            let other: ObjectPage<PartialObject> = serde_json::from_value(other).unwrap();
             assert!(other.items.is_empty() && !other.metadata.resource_version.is_known());
         }
     }

@@ -25,7 +25,7 @@ pub async fn release_pages_at_rest(clock: &Clock) {
     loop {
         clock.sleep(CHECK_PERIOD).await;
         let used = processor_time();
-        if used - seen < RESTING && used - released >= WORTHWHILE {
+        if used.saturating_sub(seen) < RESTING && used.saturating_sub(released) >= WORTHWHILE {
             match release_pages() {
                 Ok(()) => released = used,
                 Err(error) => tracing::debug!(%error, "Cannot give back pages of the program"),

@@ -114,6 +114,7 @@ const DENSITY: &[(&str, usize)] = &[
     ("resourcequota-controller", 19),
     ("serviceaccount-controller", 26),
     ("statefulset-controller", 15),
+    ("volume-controller", 16),
 ];
 
 /// A violation of a rule in a line, with the advice for the author.

@@ -274,7 +274,17 @@ pub const ALL: &[Controller] = &[
     Controller::new(
         &resourcequota_controller::DEFINITION,
         10385,
-        &[may("list", "", "resourcequotas"), may("patch", "", "resourcequotas/status"), may("list", "*", "*")],
+        &[may("list", "*", "*"), may("patch", "", "resourcequotas/status")],
+    ),
+    Controller::new(
+        &volume_controller::DEFINITION,
+        10386,
+        &[
+            may("list", "", "pods"),
+            may("patch", "", "persistentvolumeclaims"),
+            may("create", "", "persistentvolumeclaims"),
+            may("patch", "", "persistentvolumes"),
+        ],
     ),
 ];
 

@@ -33,9 +33,10 @@ pub mod read;
 pub mod render;
 pub mod steps;
 
-/// Loops that do not run: the simulated nodes send no heartbeats, the sandbox empties namespaces and counts quotas itself, a
-/// plan contains no evictions, and accounts, certificate authorities and cluster roles are not read from the cluster.
-const OMITTED_LOOPS: [&str; 8] = [
+/// Loops that do not run: the simulated nodes send no heartbeats, the sandbox empties namespaces and counts quotas itself, a plan contains no
+/// evictions and no deletions of storage (`volume-controller`), the claims of ephemeral volumes start no Pod earlier or later, and
+/// accounts, certificate authorities and cluster roles are not read from the cluster.
+const OMITTED_LOOPS: [&str; 12] = [
     "node-lifecycle-controller",
     "namespace-controller",
     "serviceaccount-controller",
@@ -44,6 +45,10 @@ const OMITTED_LOOPS: [&str; 8] = [
     "clusterrole-aggregation-controller",
     "disruption-controller",
     "resourcequota-controller",
+    "persistentvolumeclaim-protection-controller",
+    "persistentvolume-protection-controller",
+    "volumeattributesclass-protection-controller",
+    "ephemeral-volume-controller",
 ];
 
 /// Feature gate of the server and of statefulset-controller. With it, the server sets `maxUnavailable` of every StatefulSet.

@@ -40,6 +40,8 @@ mod serviceaccount_invariants;
 mod statefulset;
 mod statefulset_deletion;
 mod statefulset_invariants;
+mod volume;
+mod volume_invariants;
 
 use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
@@ -85,6 +87,7 @@ pub const SUITES: &[&Suite] = &[
     &namespace::SUITE,
     &disruption::SUITE,
     &resourcequota::SUITE,
+    &volume::SUITE,
     &node_lifecycle::SUITE,
     &node_health::SUITE,
     &node_zones::SUITE,

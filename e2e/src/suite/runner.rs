@@ -71,6 +71,7 @@ enum State {
 async fn start(suite: &Suite) -> Result<Shared, StartError> {
     let builder = Cluster::builder().nodes(Some(suite.nodes_builder()));
     let builder = builder.sandbox(|sandbox| suite.hardened(sandbox));
+    let builder = builder.without_storage_protection(!suite.storage_protection);
     let cluster = builder.service_account_admission(suite.service_account_admission).start().await;
     let cluster = cluster.map_err(|error| {
         let text = error.to_string();

@@ -7,9 +7,8 @@ use k8s_openapi::{
     Resource,
     api::{
         apps::v1 as apps, batch::v1 as batch, certificates::v1beta1 as certificates, coordination::v1 as coordination,
-        core::v1 as core, discovery::v1 as discovery, policy::v1 as policy, rbac::v1 as rbac,
-        resource::v1 as resource,
-        scheduling::v1alpha2 as scheduling,
+        core::v1 as core, discovery::v1 as discovery, policy::v1 as policy, rbac::v1 as rbac, resource::v1 as resource,
+        scheduling::v1alpha2 as scheduling, storage::v1 as storage,
     },
 };
 use sandbox::declared::{Scope, undeclared};
@@ -137,6 +136,13 @@ pub(crate) fn visit(visitor: &mut impl Visitor) {
         add::<Workload<ReplicaSets>, apps::ReplicaSet>(visitor, PROTOBUF);
         add::<Workload<ReplicationControllers>, core::ReplicationController>(visitor, PROTOBUF);
         add::<Workload<StatefulSets>, apps::StatefulSet>(visitor, PROTOBUF);
+    }
+    {
+        use volume_controller::objects::{Claim, Class, PersistentVolume, Pod};
+        add::<Claim, core::PersistentVolumeClaim>(visitor, PROTOBUF);
+        add::<Class, storage::VolumeAttributesClass>(visitor, JSON);
+        add::<PersistentVolume, core::PersistentVolume>(visitor, PROTOBUF);
+        add::<Pod, core::Pod>(visitor, PROTOBUF);
     }
     {
         use namespace_controller::objects::Namespace;

@@ -247,12 +247,15 @@ fn arbitrary_message(schema: &MessageSchema, fixed: &[u8], without: &[u32]) -> B
     );
     let unknown = unknown.prop_map(|(number, (wire_type, value))| field(number, wire_type, &value));
     let fixed = fixed.to_vec();
-    let insert = move |(mut fields, unknown): (Vec<Vec<u8>>, Vec<(Index, Vec<u8>)>)| {
+    let fields = (others, vec((any::<Index>(), unknown), 0..3));
+    let insert = fields.prop_map(move |(mut fields, unknown)| {
         fields.insert(0, fixed.clone());
-        unknown.into_iter().for_each(|(at, field)| fields.insert(at.index(fields.len() + 1), field));
+        for (at, field) in unknown {
+            fields.insert(at.index(fields.len() + 1), field);
+        }
         fields.concat()
-    };
-    (others, vec((any::<Index>(), unknown), 0..3)).prop_map(insert).boxed()
+    });
+    insert.boxed()
 }
 
 /// Generates the values of a field. Numbers and messages are there always, and no number is zero, so that a status is never that of

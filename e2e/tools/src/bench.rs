@@ -93,6 +93,7 @@ async fn run(flags: &Flags) -> Result<()> {
         let read = Baseline::read(path, &setup, NONET).map_err(|why| WrongUsage(format!("--compare: {why}")))?;
         baseline = Some((path.clone(), read));
     }
+    let protects_storage = controllers::protect_storage(&chosen);
     let mut choices = vec![Choice::Nonet(chosen.clone())];
     if let Some(path) = &flags.peer {
         if !path.is_file() {
@@ -106,7 +107,7 @@ async fn run(flags: &Flags) -> Result<()> {
     // In turn, so that a machine that becomes slower affects all subjects alike.
     for _ in 0..flags.repeat {
         for (choice, results) in choices.iter().zip(&mut results) {
-            results.runs.push(trial(kind, workload, pods, nodes, choice).await?);
+            results.runs.push(trial(kind, workload, pods, nodes, protects_storage, choice).await?);
         }
     }
     let report = Report { setup, results, baseline };
@@ -126,10 +127,18 @@ fn write(flag: &str, path: &Path, text: &str) -> Result<()> {
 }
 
 /// Runs the workload once, on a cluster of its own.
-async fn trial(kind: Kind, workload: Workload, pods: u32, nodes: u32, choice: &Choice) -> Result<Run> {
+async fn trial(
+    kind: Kind,
+    workload: Workload,
+    pods: u32,
+    nodes: u32,
+    protects_storage: bool,
+    choice: &Choice,
+) -> Result<Run> {
     let builder = || Nodes::builder().count(nodes).zones(3);
     // The nodes of the sandbox use no sockets, whose costs are not the subject of the measurement.
     let cluster = Cluster::builder().kind(kind).nodes((kind != Kind::Sandbox).then(builder));
+    let cluster = cluster.without_storage_protection(protects_storage);
     let cluster = cluster.sandbox(|sandbox| workload.sandbox(sandbox).writes(0)).count_requests().start().await?;
     let own_nodes = match cluster.sandbox() {
         Some(sandbox) => {

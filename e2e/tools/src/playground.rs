@@ -71,7 +71,7 @@ async fn run(flags: &Flags) -> Result<()> {
         common::process::logging::install_log(common::process::logging::LogSettings::default());
     }
     let clock = Clock::system();
-    let mut ground = Ground::start(flags, clock).await?;
+    let mut ground = Ground::start(flags, controllers::protect_storage(&chosen), clock).await?;
     if is_server_alone {
         print(&format!("{NAME}: API server on {}\n{}", ground.server.url(), ground.kubeconfig.export()))?;
         signals.next().await;

@@ -1,6 +1,11 @@
 //! Deletes the objects of one kind in a namespace, and lists what remains.
 
-use common::{discovery::DiscoveredResource, io::CollectionPages, prelude::*};
+use common::{
+    discovery::DiscoveredResource,
+    io::CollectionPages,
+    partial_object::{ObjectPage, PartialObject},
+    prelude::*,
+};
 use jiff::SignedDuration;
 
 use super::{NamespaceSync, Part, SyncEnd, failure_of};
@@ -48,7 +53,7 @@ impl NamespaceSync<'_> {
             match self.send(request.with_metadata_answer()).await {
                 Ok(answer) => {
                     // An answer that is no list does not tell what was deleted.
-                    let page = pages.advance(&answer).unwrap_or_default();
+                    let page: ObjectPage<PartialObject> = pages.advance(&answer).unwrap_or_default();
                     let is_list = page.metadata.resource_version.is_known();
                     if is_first && is_list && page.items.is_empty() && pages.is_at_start() {
                         return Ok(Some(true));
@@ -94,7 +99,7 @@ impl NamespaceSync<'_> {
             let request = Request::list(resource.resource.clone(), &Text::new(&self.meta().name), query);
             match self.send(request.with_metadata_answer()).await {
                 Ok(answer) => {
-                    let page = pages.advance(&answer).map_err(SyncEnd::Refused)?;
+                    let page: ObjectPage<PartialObject> = pages.advance(&answer).map_err(SyncEnd::Refused)?;
                     page.items.iter().for_each(|object| state.add(object));
                     let deletable = page.items.into_iter().filter(|object| !is_waiting(object));
                     deletable.for_each(|object| add(object.metadata));

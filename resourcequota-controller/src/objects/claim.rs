@@ -47,6 +47,7 @@ struct Requirements {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(clippy::struct_field_names, reason = "the API has these names")]
 struct Status {
     #[serde(deserialize_with = "null_as_default")]
     allocated_resources: BTreeMap<Text, Quantity>,

@@ -99,6 +99,7 @@ struct AffinityTerm {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(clippy::struct_field_names, reason = "the API has these names")]
 struct Status {
     #[serde(deserialize_with = "null_as_default")]
     phase: Text,

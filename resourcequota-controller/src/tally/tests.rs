@@ -23,9 +23,11 @@ impl World {
         Self { sink: TallySink::of_cluster(Arc::clone(&tally)), tally, events }
     }
 
-    fn list(&self, sink: &TallySink<Pod>, pods: &[Value], version: &str) {
+    fn list(sink: &TallySink<Pod>, pods: &[Value], version: &str) {
         let mut set = sink.begin_set();
-        pods.iter().for_each(|pod| sink.add_to_set(&mut set, entry(pod), ChangeOrigin::Initial));
+        for pod in pods {
+            sink.add_to_set(&mut set, entry(pod), ChangeOrigin::Initial);
+        }
         sink.complete_set(set, ResourceVersion::parse(version), ChangeOrigin::Initial);
     }
 
@@ -57,7 +59,7 @@ fn only_a_release_and_the_first_list_are_events() {
     // RESOURCEQUOTA-13, RESOURCEQUOTA-14, RESOURCEQUOTA-87
     let world = World::new();
     assert_eq!(world.state(), TallyState::Unlisted);
-    world.list(&world.sink, &[pod("a", 1, 2)], "1");
+    World::list(&world.sink, &[pod("a", 1, 2)], "1");
     assert_eq!((world.state(), world.events()), (TallyState::Counted, vec![TallyEvent::Listed]));
     world.sink.put_object(entry(&pod("b", 2, 2)));
     world.sink.put_object(entry(&pod("b", 3, 3)));
@@ -72,9 +74,9 @@ fn only_a_release_and_the_first_list_are_events() {
     assert_eq!(world.events(), [], "an older state is ignored");
     world.delete("b", 7);
     assert_eq!(world.events(), [TallyEvent::Released]);
-    world.list(&world.sink, &[pod("a", 1, 2)], "8");
+    World::list(&world.sink, &[pod("a", 1, 2)], "8");
     assert_eq!(world.events(), [], "the list shows the same objects");
-    world.list(&world.sink, &[], "9");
+    World::list(&world.sink, &[], "9");
     assert_eq!((world.events(), world.sums()), (vec![TallyEvent::Released], UsageSums::default()));
 }
 
@@ -83,7 +85,7 @@ fn a_namespace_without_a_quota_is_not_kept() {
     let world = World::new();
     let mut other = pod("a", 1, 2);
     other["metadata"]["namespace"] = json!("other");
-    world.list(&world.sink, &[other.clone()], "1");
+    World::list(&world.sink, &[other.clone()], "1");
     world.sink.put_object(entry(&other));
     assert_eq!(world.sink.len(), 0);
     world.sink.put_object(entry(&pod("a", 2, 2)));
@@ -98,7 +100,7 @@ fn the_list_of_a_new_namespace_brings_back_no_older_state() {
     world.sink.put_object(entry(&pod("new", 7, 1)));
     world.sink.put_object(entry(&pod("changed", 6, 5)));
     world.delete("deleted", 8);
-    world.list(&namespace_sink, &[pod("changed", 2, 1), pod("deleted", 3, 1), pod("old", 4, 2)], "5");
+    World::list(&namespace_sink, &[pod("changed", 2, 1), pod("deleted", 3, 1), pod("old", 4, 2)], "5");
     assert_eq!(world.sums(), sums_of::<Pod>(&[pod("new", 7, 1), pod("changed", 6, 5), pod("old", 4, 2)]));
     assert_eq!(world.events(), [TallyEvent::Listed]);
 }
@@ -106,7 +108,7 @@ fn the_list_of_a_new_namespace_brings_back_no_older_state() {
 #[test]
 fn an_unreadable_object_stops_the_count_of_its_namespace_until_it_can_be_read() {
     let world = World::new();
-    world.list(&world.sink, &[pod("a", 1, 2)], "1");
+    World::list(&world.sink, &[pod("a", 1, 2)], "1");
     let meta = serde_json::from_value(json!({"name": "a", "namespace": "shop", "resourceVersion": "2"})).unwrap();
     let malformed = common::object::MalformedObject { meta, error: "no number".to_owned() };
     world.sink.put_object(CacheEntry::Unreadable(Arc::new(malformed)));
@@ -146,7 +148,7 @@ proptest! {
     #[test]
     fn the_sums_equal_those_of_a_full_count(changes in proptest::collection::vec(change(), 0..60)) {
         let world = World::new();
-        world.list(&world.sink, &[], "1");
+        World::list(&world.sink, &[], "1");
         let mut objects = std::collections::BTreeMap::<u8, Value>::new();
         for (number, change) in changes.into_iter().enumerate() {
             let version = number as u64 + 2;
@@ -166,7 +168,7 @@ proptest! {
                 Change::Relist => {
                     objects.pop_first();
                     let listed: Vec<_> = objects.values().cloned().collect();
-                    world.list(&world.sink, &listed, &version.to_string());
+                    World::list(&world.sink, &listed, &version.to_string());
                 }
             }
             let all: Vec<_> = objects.values().cloned().collect();

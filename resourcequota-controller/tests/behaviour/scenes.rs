@@ -8,7 +8,7 @@ suite! {
         .sandbox(sandbox::Builder::without_quota_controller);
     EVERYWHERE.sample() => a_full_quota_refuses_until_an_object_is_gone;
     SIMULATED =>
-        usage_is_the_sum_over_the_pods a_custom_resource_is_counted_while_it_is_served scopes_select_pods
+        usage_is_the_sum_over_the_pods a_custom_resource_is_counted scopes_select_pods
         new_limits_apply_at_once a_quota_at_rest_is_left_alone;
 }
 
@@ -69,7 +69,7 @@ async fn usage_is_the_sum_over_the_pods(c: Context) -> Outcome {
 }
 
 /// RESOURCEQUOTA-4, RESOURCEQUOTA-8, RESOURCEQUOTA-84, RESOURCEQUOTA-96.
-async fn a_custom_resource_is_counted_while_it_is_served(c: Context) -> Outcome {
+async fn a_custom_resource_is_counted(c: Context) -> Outcome {
     let group = format!("{}.example.com", c.namespace());
     let widgets = common::object::Resource::namespaced("example.com", "v1", "widgets", "Widget");
     let mut definition = custom_resource_definition(&widgets);

@@ -1,12 +1,16 @@
 //! The pages of a collection of any kind, which a sync lists or deletes.
 
+use serde::de::DeserializeOwned;
+
 use super::{request::Refusal, run::Answer};
-use crate::{api::percent_encode, partial_object::PartialObjectPage};
+use crate::{api::percent_encode, partial_object::ObjectPage};
 
 /// The position in the pages of a list or of the deletion of a collection.
 #[derive(Debug)]
 pub struct CollectionPages {
-    /// Query of the first page, such as `limit=500`.
+    /// The part of the query that selects the objects, such as `fieldSelector=spec.nodeName%21%3D`; empty for all objects.
+    selector: &'static str,
+    /// Query of the first page without the selector, such as `limit=500`.
     query: &'static str,
     /// Token of the next page; empty for the first page.
     token: String,
@@ -18,17 +22,25 @@ pub struct CollectionPages {
 impl CollectionPages {
     /// Begins with the first page. `query` has the limit, and must be encoded already.
     pub fn new(query: &'static str) -> Self {
-        Self { query, token: String::new(), is_whole: false, is_complete: false }
+        Self { selector: "", query, token: String::new(), is_whole: false, is_complete: false }
+    }
+
+    /// Sets the part of the query that selects the objects, which must be encoded already.
+    #[must_use]
+    pub fn with_selector(self, selector: &'static str) -> Self {
+        Self { selector, ..self }
     }
 
     /// Returns the query of the next page; `None` after the last page.
     pub fn next_query(&self) -> Option<String> {
-        match (self.is_complete, self.is_whole, &*self.token) {
-            (true, ..) => None,
-            (_, true, _) => Some(String::new()),
-            (_, _, "") => Some(self.query.to_owned()),
-            (.., token) => Some(format!("{}&continue={}", self.query, percent_encode(token))),
-        }
+        let page = match (self.is_complete, self.is_whole, &*self.token) {
+            (true, ..) => return None,
+            (_, true, _) => String::new(),
+            (_, _, "") => self.query.to_owned(),
+            (.., token) => format!("{}&continue={}", self.query, percent_encode(token)),
+        };
+        let separator = if self.selector.is_empty() || page.is_empty() { "" } else { "&" };
+        Some(format!("{}{separator}{page}", self.selector))
     }
 
     /// Whether the next page is the first one.
@@ -40,8 +52,8 @@ impl CollectionPages {
     ///
     /// # Errors
     /// If the answer cannot be decoded.
-    pub fn advance(&mut self, answer: &Answer) -> Result<PartialObjectPage, Refusal> {
-        let page: PartialObjectPage = answer.decode()?.unwrap_or_default();
+    pub fn advance<T: DeserializeOwned>(&mut self, answer: &Answer) -> Result<ObjectPage<T>, Refusal> {
+        let page: ObjectPage<T> = answer.decode()?.unwrap_or_default();
         self.token.clone_from(&page.metadata.continue_token);
         self.is_complete = self.token.is_empty();
         Ok(page)
@@ -51,7 +63,7 @@ impl CollectionPages {
     pub fn restart_if_expired(&mut self, refusal: &Refusal) -> bool {
         let is_expired = !self.token.is_empty() && refusal.error.is_version_expired();
         if is_expired {
-            *self = Self { is_whole: true, ..Self::new(self.query) };
+            *self = Self { is_whole: true, ..Self::new(self.query).with_selector(self.selector) };
         }
         is_expired
     }

@@ -441,16 +441,6 @@ impl AnswerMetadata {
         };
         Ok(object.into())
     }
-
-    /// Decodes the fields of each object of a list in JSON.
-    pub(super) fn parse_list(answer: &[u8]) -> Result<Vec<Self>, api::Error> {
-        #[derive(Deserialize)]
-        struct List {
-            items: Vec<ObjectWithMetadata>,
-        }
-        let list: List = serde_json::from_slice(answer)?;
-        Ok(list.items.into_iter().map(Self::from).collect())
-    }
 }
 
 impl From<ObjectWithMetadata> for AnswerMetadata {

@@ -34,6 +34,7 @@ use crate::{
     map::HashSet,
     meta::{Meta, NamespacedName, Uid},
     object::Resource,
+    partial_object::{ObjectPage, PartialObject},
     wire::{Envelope, MessageSchema, decode_message, messages::METADATA_ONLY_OBJECT},
 };
 
@@ -500,11 +501,13 @@ impl<'r, M> SyncRun<'r, M> {
         let query = format!("fieldSelector=metadata.name%3D{}", request.name);
         let answer = api.call(Call::list(resource, &request.namespace, &query, informer::ACCEPT_METADATA_LIST)).await;
         drop(in_flight);
-        let Ok(Ok(listed)) = answer.map(|answer| AnswerMetadata::parse_list(&answer)) else { return };
-        let live = listed.into_iter().find(|live| live.uid == *uid);
-        let evidence = match live {
-            Some(live) if live.version >= *cached => return,
-            Some(live) => format!("{resource} {key} has version {}, the cache has version {cached}", live.version),
+        let Ok(Ok(page)) = answer.map(|answer| serde_json::from_slice::<ObjectPage<PartialObject>>(&answer)) else {
+            return;
+        };
+        let live = page.items.into_iter().find(|live| live.metadata.uid == *uid);
+        let evidence = match live.map(|live| live.metadata.resource_version) {
+            Some(live) if live >= *cached => return,
+            Some(live) => format!("{resource} {key} has version {live}, the cache has version {cached}"),
             None => format!("{resource} {key} with the UID {uid} does not exist, and the cache goes on to show it"),
         };
         api.history().report_lost_changes(&evidence);

@@ -223,7 +223,9 @@ mod tests {
 
     fn sum(texts: &[&str]) -> AmountSum {
         let mut sum = AmountSum::default();
-        texts.iter().for_each(|text| sum.add(amount(text)));
+        for text in texts {
+            sum.add(amount(text));
+        }
         sum
     }
 
@@ -299,9 +301,13 @@ mod tests {
             let (kept, removed) = (parse(&kept), parse(&removed));
             let mut changed = AmountSum::default();
             removed.iter().chain(&kept).for_each(|amount| changed.add(*amount));
-            removed.iter().for_each(|amount| changed.subtract(*amount));
+            for amount in removed {
+                changed.subtract(amount);
+            }
             let mut expected = AmountSum::default();
-            kept.iter().for_each(|amount| expected.add(*amount));
+            for amount in kept {
+                expected.add(amount);
+            }
             proptest::prop_assert_eq!(changed, expected);
         }
 

@@ -14,7 +14,7 @@ use std::{
 use common::{
     api::percent_encode,
     informer::{ACCEPT_JSON, ACCEPT_METADATA_LIST},
-    partial_object::{PartialObject, PartialObjectPage},
+    partial_object::{ObjectPage, PartialObject},
 };
 use futures::{
     FutureExt as _,
@@ -162,7 +162,7 @@ impl Reader {
         let page = match root {
             Ok(root) => {
                 let target = format!("{root}/namespaces/{}/{plural}?limit=100", percent_encode(namespace));
-                self.answer_as(&target, ACCEPT_METADATA_LIST).await.decode::<PartialObjectPage>()
+                self.answer_as(&target, ACCEPT_METADATA_LIST).await.decode::<ObjectPage<PartialObject>>()
             }
             Err(why) => Err(why),
         };

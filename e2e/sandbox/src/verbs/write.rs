@@ -118,8 +118,7 @@ impl Core {
         self.check_restricted_endpoints(&store, &author(call), resource, namespace, (None, &object))?;
         self.check_attestation(&store, &author(call), resource, (None, &object))?;
         self.check_service_account(&store, resource, namespace, &object)?;
-        let charges =
-            namespace.map(|namespace| Charges::of(&store, resource, &object, namespace)).transpose()?;
+        let charges = namespace.map(|namespace| Charges::of(&store, resource, &object, namespace)).transpose()?;
         let mut attempts = 0;
         let key = loop {
             let key = Key::new(namespace, meta(&object, "name"));

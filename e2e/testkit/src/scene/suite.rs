@@ -134,6 +134,8 @@ pub struct Suite {
     pub sandbox: fn(sandbox::Builder) -> sandbox::Builder,
     /// Whether a Pod is refused in a namespace without the account that it names, where the controllers are processes.
     pub service_account_admission: bool,
+    /// Whether an actor removes the protection finalizers of storage. Not beside a controller that does.
+    pub storage_protection: bool,
     /// The number of concurrent scenes where scenes share a cluster.
     pub at_once: usize,
     /// Its scenes.
@@ -151,6 +153,7 @@ impl Suite {
             nodes,
             sandbox,
             service_account_admission: false,
+            storage_protection: true,
             at_once: SCENES_AT_ONCE,
             scenes: Vec::new(),
         }
@@ -185,6 +188,12 @@ impl Suite {
     #[must_use]
     pub fn service_account_admission(self) -> Self {
         Self { service_account_admission: true, ..self }
+    }
+
+    /// Leaves the protection finalizers of storage to a controller of the suite.
+    #[must_use]
+    pub fn without_storage_protection(self) -> Self {
+        Self { storage_protection: false, ..self }
     }
 
     /// Sets the number of concurrent scenes where scenes share a cluster.

@@ -22,7 +22,7 @@ struct VirtualCluster {
     nodes: Nodes,
     loops: Loops,
     _replica_sets: Option<ReplicaSets>,
-    _protection: Protection,
+    _protection: Option<Protection>,
 }
 
 impl Suite {
@@ -63,7 +63,7 @@ impl VirtualCluster {
             nodes,
             loops,
             _replica_sets: (!suite.companions.is_empty()).then(|| ReplicaSets::start(&sandbox, ADMIN)),
-            _protection: Protection::start(admin.clone(), clock.clone()),
+            _protection: suite.storage_protection.then(|| Protection::start(admin.clone(), clock.clone())),
             client: Client::new(admin),
             clock,
         })

@@ -16,7 +16,8 @@ use crate::{
 /// The parts of the cluster, in the order in which they are dropped.
 pub(super) struct Ground {
     pub(super) nodes: Option<Nodes>,
-    protection: Protection,
+    /// Removes the protection finalizers of storage, if no controller does.
+    protection: Option<Protection>,
     pub(super) kubeconfig: KubeconfigFile,
     pub(super) server: Server,
     pub(super) sandbox: Sandbox,
@@ -25,8 +26,8 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Starts the API server and writes the kubeconfig.
-    pub(super) async fn start(flags: &Flags, clock: Clock) -> Result<Self> {
+    /// Starts the API server and writes the kubeconfig. Starts the protection of storage unless a controller takes its place.
+    pub(super) async fn start(flags: &Flags, has_protection: bool, clock: Clock) -> Result<Self> {
         let sandbox = Sandbox::builder()
             .clock(clock.clone())
             .rbac(flags.rbac)
@@ -40,7 +41,7 @@ impl Ground {
         let directory = Directory::new(NAME)?;
         let path = flags.kubeconfig.clone().unwrap_or_else(|| directory.path().join("kubeconfig"));
         let kubeconfig = KubeconfigFile::write(&path, server.kubeconfig()).context("--kubeconfig")?;
-        let protection = Protection::start(sandbox.client(ADMIN), clock.clone());
+        let protection = (!has_protection).then(|| Protection::start(sandbox.client(ADMIN), clock.clone()));
         Ok(Self { nodes: None, protection, kubeconfig, server, sandbox, directory, clock })
     }
 

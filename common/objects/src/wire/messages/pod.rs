@@ -329,10 +329,15 @@ pub(super) static CONTAINER_STATUS: MessageSchema = MessageSchema {
 pub(super) static CONTAINER_STATE: MessageSchema = MessageSchema {
     name: "core/v1.ContainerState",
     fields: &[
-        opaque_field(1, "waiting"),
+        optional_field(1, "waiting", Object(&CONTAINER_STATE_WAITING)),
         opaque_field(2, "running"),
         optional_field(3, "terminated", Object(&CONTAINER_STATE_TERMINATED)),
     ],
+};
+
+pub(super) static CONTAINER_STATE_WAITING: MessageSchema = MessageSchema {
+    name: "core/v1.ContainerStateWaiting",
+    fields: &[omitempty_field(1, "reason", Text), omitempty_field(2, "message", Text)],
 };
 
 pub(super) static CONTAINER_STATE_TERMINATED: MessageSchema = MessageSchema {

@@ -1,4 +1,4 @@
-//! Protobuf schemas of PodDisruptionBudgets and ResourceQuotas.
+//! Protobuf schemas of `PodDisruptionBudgets` and `ResourceQuotas`.
 
 use super::meta::{CONDITION, LABEL_SELECTOR, OBJECT_META};
 use crate::wire::schema::{

@@ -1,4 +1,4 @@
-//! Protobuf schemas of the volumes of Pods, and of `PersistentVolumeClaims`.
+//! Protobuf schemas of the volumes of Pods, of `PersistentVolumeClaims` and of `PersistentVolumes`.
 
 use super::{
     container::{OBJECT_FIELD_SELECTOR, RESOURCE_FIELD_SELECTOR},
@@ -8,7 +8,8 @@ use super::{
 use crate::wire::schema::{
     MessageSchema,
     ValueType::{Bool, Int, Object, Quantity, Text, Time},
-    field_always_in_json, inlined_message_field, list_field, map_field, nullable, omitempty_field, optional_field,
+    field_always_in_json, inlined_message_field, list_field, map_field, nullable, omitempty_field, opaque_field,
+    optional_field,
 };
 
 /// Schema of `core/v1.PersistentVolumeClaim`.
@@ -47,6 +48,42 @@ pub(super) static PERSISTENT_VOLUME_CLAIM_STATUS: MessageSchema = MessageSchema 
         map_field(7, "allocatedResourceStatuses", Text),
         optional_field(8, "currentVolumeAttributesClassName", Text),
         optional_field(9, "modifyVolumeStatus", Object(&MODIFY_VOLUME_STATUS)),
+    ],
+};
+
+/// Schema of `core/v1.PersistentVolume`. No projection reads where the volume is.
+pub static PERSISTENT_VOLUME: MessageSchema = MessageSchema {
+    name: "core/v1.PersistentVolume",
+    fields: &[
+        field_always_in_json(1, "metadata", Object(&OBJECT_META)),
+        field_always_in_json(2, "spec", Object(&PERSISTENT_VOLUME_SPEC)),
+        field_always_in_json(3, "status", Object(&PERSISTENT_VOLUME_STATUS)),
+    ],
+};
+
+static PERSISTENT_VOLUME_SPEC: MessageSchema = MessageSchema {
+    name: "core/v1.PersistentVolumeSpec",
+    fields: &[
+        map_field(1, "capacity", Quantity),
+        opaque_field(2, "persistentVolumeSource"),
+        list_field(3, "accessModes", Text),
+        opaque_field(4, "claimRef"),
+        omitempty_field(5, "persistentVolumeReclaimPolicy", Text),
+        omitempty_field(6, "storageClassName", Text),
+        list_field(7, "mountOptions", Text),
+        optional_field(8, "volumeMode", Text),
+        opaque_field(9, "nodeAffinity"),
+        optional_field(10, "volumeAttributesClassName", Text),
+    ],
+};
+
+static PERSISTENT_VOLUME_STATUS: MessageSchema = MessageSchema {
+    name: "core/v1.PersistentVolumeStatus",
+    fields: &[
+        omitempty_field(1, "phase", Text),
+        omitempty_field(2, "message", Text),
+        omitempty_field(3, "reason", Text),
+        optional_field(4, "lastPhaseTransitionTime", Time),
     ],
 };
 
@@ -440,7 +477,8 @@ pub(super) static VOLUME_PROJECTION: MessageSchema = MessageSchema {
     ],
 };
 
-pub(super) static PERSISTENT_VOLUME_CLAIM_TEMPLATE: MessageSchema = MessageSchema {
+/// Schema of `core/v1.PersistentVolumeClaimTemplate`.
+pub static PERSISTENT_VOLUME_CLAIM_TEMPLATE: MessageSchema = MessageSchema {
     name: "core/v1.PersistentVolumeClaimTemplate",
     fields: &[
         field_always_in_json(1, "metadata", Object(&OBJECT_META)),

@@ -86,6 +86,9 @@ const ACCEPTED: &[(&str, ValueSyntax)] = &[
     ("root-ca-file", Text),
     ("concurrent-namespace-syncs", Count("10")),
     ("namespace-sync-period", Duration("5m0s")),
+    ("concurrent-resource-quota-syncs", Count("5")),
+    ("resource-quota-sync-period", Duration("5m0s")),
+    ("concurrent-ephemeralvolume-syncs", Count("5")),
 ];
 
 /// Adds the accepted flags that a program does not have itself, hidden from the help text.
