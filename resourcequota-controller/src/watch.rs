@@ -250,8 +250,13 @@ impl Watch {
         Box::new(SinkInformer::start_with_sink(self.api.clone(), config, sink))
     }
 
-    /// Enqueues the quotas of the namespace that the kind concerns.
-    fn on_tally_event(&self, kind: &Text, namespace: &Text, _: TallyEvent) {
+    /// Enqueues the quotas of the namespace that the kind concerns. Ends the informer of the namespace after its first list.
+    fn on_tally_event(&self, kind: &Text, namespace: &Text, event: TallyEvent) {
+        if event == TallyEvent::Listed
+            && let Some(watched) = self.kinds.lock().watched.get_mut(kind)
+        {
+            watched.namespace_informers.remove(namespace);
+        }
         for quota in self.quotas_of(namespace) {
             if quota.kinds.contains(kind) {
                 self.queue.add(quota.metadata.key(), Priority::Low);
@@ -296,9 +301,9 @@ impl Watch {
         namespace: &Text,
         read: impl FnOnce(&NamespaceTally) -> KindState,
     ) -> KindState {
-        let mut state = self.kinds.lock();
-        let Kinds { watched, served, discovery_error, .. } = &mut *state;
-        let Some(watched) = watched.get_mut(kind) else {
+        let state = self.kinds.lock();
+        let Kinds { watched, served, discovery_error, .. } = &*state;
+        let Some(watched) = watched.get(kind) else {
             return match (served, discovery_error) {
                 (Some(_), _) => KindState::Unserved,
                 (None, Some(error)) => KindState::Failed(format!("discovery: {error}")),
@@ -313,9 +318,6 @@ impl Watch {
                 None => KindState::Awaited(format!("the first list of {kind}")),
             },
         });
-        if matches!(state, Some(KindState::Counted(_))) {
-            watched.namespace_informers.remove(namespace);
-        }
         // Only a quota that has just been deleted has a namespace that is not kept.
         state.unwrap_or(KindState::Unserved)
     }

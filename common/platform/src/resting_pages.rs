@@ -1,8 +1,8 @@
-//! Gives back memory that a process at rest does not use: the pages of its files that no thread has touched for a while.
+//! Gives the memory of a process's program back while the process is at rest.
 //!
-//! The kernel maps 64 KiB of a program around each page that is touched, so that a process has all its code mapped once it has
-//! started, and uses a tenth of it at rest. A page that is given back stays in the cache of the file system, and is mapped again
-//! without a read when it is touched.
+//! The kernel maps 64 KiB of a program around each page that is touched. After its start, a process therefore has all its code
+//! mapped, of which it executes a fifth at rest. A page that is given back stays in the cache of the file system. When it is touched,
+//! it is mapped again without a read.
 
 use std::{
     fs::File,
@@ -45,8 +45,8 @@ fn processor_time() -> Duration {
 fn release_pages() -> io::Result<()> {
     for Mapping { start, length } in unchanged_mappings(BufReader::new(File::open("/proc/self/smaps")?))? {
         let start = std::ptr::with_exposed_provenance_mut(start);
-        // SAFETY: The mapping is read-only, and none of its pages was changed: relocated data is writable at first, and changed pages
-        // count as anonymous. The next access reads the same bytes from the file.
+        // SAFETY: The mapping is read-only, and none of its pages was changed, because changed pages count as anonymous. (Relocated
+        // data was writable at first.) The next access reads the same bytes from the file.
         #[expect(unsafe_code, reason = "there is no safe function for it")]
         unsafe {
             rustix::mm::madvise(start, length, rustix::mm::Advice::LinuxDontNeed)?;

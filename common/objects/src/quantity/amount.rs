@@ -52,7 +52,7 @@ impl Amount {
         self.nanos.cmp(&other.nanos)
     }
 
-    /// Adds an amount. A sum has the notation of its first summand other than zero. Upstream: `Quantity.Add`.
+    /// Adds an amount. A sum has the notation of the first amount that is not zero. Upstream: `Quantity.Add`.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
