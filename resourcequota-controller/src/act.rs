@@ -11,8 +11,8 @@ use crate::{
     objects::{Limits, QUOTAS},
 };
 
-/// Delay after which a quota is counted again whose usage was lowered, because the caches may have lacked objects that admission
-/// had just charged.
+/// Delay after which a quota is counted again whose usage was lowered or written for the first time, because the caches may have
+/// lacked objects that admission had just charged or did not charge yet.
 const LOWERED_RECHECK_DELAY: Duration = Duration::from_secs(1);
 
 /// Writes the planned status if it differs from the stored one. The sync fails if a kind cannot be counted.
@@ -36,7 +36,7 @@ pub(super) async fn act(
     }
     match plan.failures.first() {
         Some(failure) => Err(SyncError::new(SyncErrorClass::Unreadable, failure.clone())),
-        None if plan.is_write_needed && plan.is_lowering => Ok(Requeue::After(LOWERED_RECHECK_DELAY)),
+        None if plan.is_write_needed && plan.is_recount_needed => Ok(Requeue::After(LOWERED_RECHECK_DELAY)),
         None => Ok(Requeue::AfterPlannedDelay),
     }
 }

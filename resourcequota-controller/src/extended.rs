@@ -13,90 +13,81 @@ use jiff::Timestamp;
 
 use crate::{
     names::{IMPLICIT_EXTENDED_RESOURCE, REQUESTS},
-    objects::{ClaimLink, DEVICES_SUFFIX, DeviceClass, OwnedClaim},
+    objects::{DEVICES_SUFFIX, DeviceLink},
     tally::{NamespaceTally, Record},
-    usage::{Amounts, Usage},
+    usage::Usage,
 };
 
-/// The extended resource of each DeviceClass; `None` for a class without one.
-pub type ExtendedResources = BTreeMap<Text, Option<Text>>;
-
-/// A ResourceClaim, and its Pod if the usage of the Pod is subtracted.
-#[derive(Clone, Debug)]
-pub struct ClaimUsage {
-    /// The usage of the claim.
-    pub claim: Arc<Usage>,
-    /// The usage of the Pod for which the scheduler created the claim.
-    pub pod: Option<Arc<Usage>>,
+/// What the ResourceClaims of a namespace use of extended resources.
+#[derive(Debug, Default)]
+pub struct ExtendedUsage {
+    /// The extended resource of each DeviceClass; `None` for a class without one.
+    pub resources: BTreeMap<Text, Option<Text>>,
+    /// The usage of each claim, with that of the Pod that is subtracted, for which the scheduler created the claim.
+    pub claims: Vec<(Arc<Usage>, Option<Arc<Usage>>)>,
 }
 
-/// Returns the extended resources of all classes.
-pub fn extended_resources(classes: &[Arc<DeviceClass>]) -> ExtendedResources {
-    let named = |class: &Arc<DeviceClass>| {
-        let name = class.spec.extended_resource_name.clone().filter(|name| !name.is_empty());
-        (Text::new(&class.metadata.name), name)
-    };
-    classes.iter().map(named).collect()
-}
-
-/// Whether ResourceClaims have usage under this extended resource.
-pub fn is_resource_of_class(resources: &ExtendedResources, resource: &str) -> bool {
-    let has_class =
-        resource.strip_prefix(IMPLICIT_EXTENDED_RESOURCE).is_some_and(|class| resources.contains_key(class));
-    has_class || resources.values().flatten().any(|name| name == resource)
-}
-
-/// Returns the claims of a namespace with their Pods.
-pub fn claims_with_pods(claims_tally: &NamespaceTally, pods_tally: &NamespaceTally) -> Vec<ClaimUsage> {
-    let mut first_claims: HashMap<&Uid, &OwnedClaim> = HashMap::default();
-    for claim in claims_tally.objects().filter_map(owned_claim) {
-        let Some((_, uid)) = &claim.pod else { continue };
-        let first = first_claims.entry(uid).or_insert(claim);
-        if (claim.created, &claim.name) < (first.created, &first.name) {
-            *first = claim;
+impl ExtendedUsage {
+    /// Reads the tallies of all DeviceClasses, and of the ResourceClaims and Pods of a namespace.
+    pub fn new(class_tally: &NamespaceTally, claim_tally: &NamespaceTally, pod_tally: &NamespaceTally) -> Self {
+        let mut first_claims = HashMap::default();
+        for (name, record) in claim_tally.objects() {
+            let Some(DeviceLink::Claim { created, uid, .. }) = record.link.as_deref() else { continue };
+            let first = first_claims.entry(uid).or_insert((created, name));
+            *first = (*first).min((created, name));
+        }
+        let pod_of = |claim: &Arc<str>, record: &Record| {
+            let Some(DeviceLink::Claim { pod, uid, .. }) = record.link.as_deref() else { return None };
+            let pod = pod_tally.object(pod).filter(|pod| pod.uid == *uid)?;
+            let claim_of_pod = match pod.link.as_deref() {
+                Some(DeviceLink::Pod { claim }) => &**claim,
+                _ => &**first_claims.get(uid)?.1,
+            };
+            (*claim_of_pod == **claim).then(|| Arc::clone(&pod.usage))
+        };
+        let resource_of = |(name, record): (&Arc<str>, &Record)| match record.link.as_deref() {
+            Some(DeviceLink::Class { extended_resource }) => (Text::new(name), Some(extended_resource.clone())),
+            _ => (Text::new(name), None),
+        };
+        Self {
+            resources: class_tally.objects().map(resource_of).collect(),
+            claims: claim_tally
+                .objects()
+                .map(|(name, record)| (Arc::clone(&record.usage), pod_of(name, record)))
+                .collect(),
         }
     }
-    let pod_of = |record: &Record| {
-        let claim = owned_claim(record)?;
-        let (pod_name, uid) = claim.pod.as_ref()?;
-        let pod = pods_tally.object(pod_name).filter(|pod| pod.uid == *uid)?;
-        let is_of_pod = match pod.link.as_deref() {
-            Some(ClaimLink::Pod(claim_name)) => *claim_name == claim.name,
-            _ => first_claims.get(uid).is_some_and(|first| first.name == claim.name),
-        };
-        is_of_pod.then(|| Arc::clone(&pod.usage))
-    };
-    let with_pod = |record: &Record| ClaimUsage { claim: Arc::clone(&record.usage), pod: pod_of(record) };
-    claims_tally.objects().map(with_pod).collect()
-}
 
-fn owned_claim(record: &Record) -> Option<&OwnedClaim> {
-    if let Some(ClaimLink::Claim(claim)) = record.link.as_deref() { Some(claim) } else { None }
-}
+    /// Whether ResourceClaims have usage under this extended resource.
+    pub fn has_resource(&self, resource: &str) -> bool {
+        let with_resource = self.resources.iter().filter(|(_, extended)| extended.is_some());
+        with_resource.map(|(class, _)| class).any(|class| self.is_resource_of(class, resource))
+    }
 
-/// Adds the usage of claims under the name of an extended resource, such as `requests.example.com/gpu`, to `sum`.
-pub fn add_usage_of_claims(
-    sum: &mut AmountSum,
-    name: &str,
-    claims: &[ClaimUsage],
-    resources: &ExtendedResources,
-    now: Timestamp,
-) {
-    let Some(resource) = name.strip_prefix(REQUESTS) else { return };
-    let is_of_class = |class: &str| {
+    /// Whether the devices of a class count for an extended resource. The implicit one also belongs to a class that is gone.
+    fn is_resource_of(&self, class: &str, resource: &str) -> bool {
         resource.strip_prefix(IMPLICIT_EXTENDED_RESOURCE) == Some(class)
-            || resources.get(class).and_then(Option::as_ref).is_some_and(|extended| extended == resource)
-    };
-    for ClaimUsage { claim, pod } in claims {
-        let devices = |(name, amount): (&Text, &Amount)| {
-            name.strip_suffix(DEVICES_SUFFIX).filter(|class| is_of_class(class)).map(|_| *amount)
-        };
-        let Some(devices) = claim.amounts.iter().filter_map(devices).reduce(Amount::max) else { continue };
-        let pod = pod.as_ref().filter(|pod| pod.class.amounts_end.is_none_or(|end| now <= end));
-        let in_pod = |amounts: &Amounts| amounts.get(name).copied();
-        let rest = devices.minus(pod.and_then(|pod| in_pod(&pod.amounts)).unwrap_or(Amount::ZERO));
-        if rest.compare(Amount::ZERO).is_gt() {
-            sum.add(rest);
+            || self.resources.get(class).and_then(Option::as_ref).is_some_and(|extended| extended == resource)
+    }
+
+    /// Adds the usage of all claims under the name of an extended resource, such as `requests.example.com/gpu`, to `sum`.
+    pub fn add_to(&self, sum: &mut AmountSum, name: &str, now: Timestamp) {
+        let Some(resource) = name.strip_prefix(REQUESTS) else { return };
+        for (claim, pod) in &self.claims {
+            let devices = |(name, amount): (&Text, &Amount)| {
+                let class = name.strip_suffix(DEVICES_SUFFIX)?;
+                self.is_resource_of(class, resource).then_some(*amount)
+            };
+            let Some(devices) = claim.amounts.iter().filter_map(devices).reduce(Amount::max) else { continue };
+            let pod = pod.as_ref().filter(|pod| pod.class.amounts_end.is_none_or(|end| now <= end));
+            let in_pod = pod.and_then(|pod| pod.amounts.get(name).copied()).unwrap_or(Amount::ZERO);
+            let rest = devices.minus(in_pod);
+            if rest.compare(Amount::ZERO).is_gt() {
+                sum.add(rest);
+            }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

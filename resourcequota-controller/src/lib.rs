@@ -35,17 +35,18 @@ mod watch;
 #[cfg(test)]
 mod world;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use common::{
     app::ProgramDefinition,
     prelude::*,
+    runtime::LoopInformer,
     settings::{EXPECTATIONS_TIMEOUT, FeatureGate, Tunable, WorkersFlag},
 };
 use jiff::Timestamp;
 
 use crate::{
-    decide::{KindState, Plan, Snapshot},
+    decide::{Plan, Snapshot},
     objects::{Gates, QUOTAS},
     watch::Watch,
 };
@@ -137,25 +138,8 @@ impl Controller for QuotaController {
     fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Snapshot, NoSnapshot> {
         let no_children = |_: &Uid| HashSet::default();
         let (quota, _) = self.watch.ledger.read(&self.watch.quotas, key, WaitPolicy::AllWrites, no_children)?;
-        let wait = |why| NoSnapshot::waiting_because(why, AWAITED_RECHECK_DELAY);
-        let mut kinds = BTreeMap::new();
-        for kind in quota.hard.keys().filter_map(|name| names::kind_of(name)) {
-            let state = self.watch.state_of(&kind, &key.namespace, |tally| KindState::Counted(tally.sums.clone()));
-            if let KindState::Awaited(why) = state {
-                return Err(wait(why));
-            }
-            kinds.insert(kind, state);
-        }
-        let is_extended = quota.hard.keys().any(|name| names::limited_extended_resource(name).is_some());
-        let extended = if is_extended && self.watch.gates.extended_resources {
-            match self.watch.extended_usage(&key.namespace) {
-                Ok(extended) => extended.map(Ok),
-                Err(KindState::Awaited(why)) => return Err(wait(why)),
-                Err(state) => Some(Err(state.error())),
-            }
-        } else {
-            None
-        };
+        let awaited = |why| NoSnapshot::waiting_because(why, AWAITED_RECHECK_DELAY);
+        let (kinds, extended) = self.watch.read_kinds(&quota).map_err(awaited)?;
         Ok(Snapshot { quota, kinds, extended, now })
     }
 
@@ -173,6 +157,10 @@ impl Controller for QuotaController {
 
     fn problem(&self) -> Option<String> {
         self.watch.problem()
+    }
+
+    fn optional_informers(&self) -> Vec<LoopInformer> {
+        self.watch.informers()
     }
 
     /// Drops the ledger record of a quota that was deleted during the sync, because no later event would drop the record.

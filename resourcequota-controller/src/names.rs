@@ -2,7 +2,7 @@
 
 use common::{pods::PODS, prelude::*};
 
-use crate::objects::{CLAIMS, DEVICE_CLASSES, DEVICES_SUFFIX, RESOURCE_CLAIMS, SERVICES};
+use crate::objects::{CLAIMS, DEVICES_SUFFIX, RESOURCE_CLAIMS, SERVICES};
 
 /// Prefix of the names of requests.
 pub const REQUESTS: &str = "requests.";
@@ -66,12 +66,9 @@ pub fn limited_extended_resource(name: &str) -> Option<&str> {
     (is_foreign || resource.starts_with(IMPLICIT_EXTENDED_RESOURCE)).then_some(resource)
 }
 
-/// Returns every kind that a name in a quota concerns: that of [`kind_of`], and for an extended resource also ResourceClaims and
-/// DeviceClasses.
-pub fn kinds_of(name: &str) -> impl Iterator<Item = Text> {
-    let is_extended = kind_of(name).is_some_and(|kind| kind == "pods") && limited_extended_resource(name).is_some();
-    let devices = [RESOURCE_CLAIMS, DEVICE_CLASSES].into_iter().filter(move |_| is_extended);
-    kind_of(name).into_iter().chain(devices.map(|resource| Text::new(&resource.to_string())))
+/// Whether a name in a quota limits an extended resource of Pods, for which ResourceClaims count, too.
+pub fn is_extended(name: &str) -> bool {
+    limited_extended_resource(name).is_some() && kind_of(name).is_some_and(|kind| kind == "pods")
 }
 
 /// Returns the `plural.group` of the kind whose objects have usage under a name in a quota, only `plural` for the core group. An

@@ -7,9 +7,10 @@ mod quota;
 mod service;
 
 use common::{partial_object::PartialObject, prelude::*};
+use jiff::Timestamp;
 
 pub use claim::{CLAIMS, Claim};
-pub use device::{DEVICE_CLASSES, DEVICES_SUFFIX, DeviceClass, OwnedClaim, RESOURCE_CLAIMS, ResourceClaim};
+pub use device::{DEVICE_CLASSES, DEVICES_SUFFIX, DeviceClass, RESOURCE_CLAIMS, ResourceClaim};
 pub use pod::Pod;
 pub use quota::{Condition, Limit, Limits, Operator, QUOTAS, Quota, QuotaStatus};
 pub use service::{SERVICES, Service};
@@ -31,22 +32,37 @@ pub struct Gates {
     pub extended_resources: bool,
 }
 
-/// The usage of an object, with what other objects' usage depends on.
+/// The usage of an object, with what extended resources need to know of it.
 #[derive(Debug, Default)]
 pub struct CountedUsage {
     /// The part that follows from the object alone.
     pub usage: Usage,
-    /// What connects the object with a ResourceClaim for extended resources.
-    pub link: Option<Box<ClaimLink>>,
+    /// What extended resources need to know of the object.
+    pub link: Option<Box<DeviceLink>>,
 }
 
-/// The connection between a ResourceClaim for extended resources and its Pod.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ClaimLink {
-    /// Of a Pod: the name of its claim in the status.
-    Pod(Text),
-    /// Of a claim: its name and creation, and its controlling Pod.
-    Claim(OwnedClaim),
+/// What extended resources need to know of an object.
+#[derive(Debug, PartialEq)]
+pub enum DeviceLink {
+    /// A Pod with a ResourceClaim that the scheduler created.
+    Pod {
+        /// Name of the claim in the status.
+        claim: Text,
+    },
+    /// A ResourceClaim that the scheduler created for a Pod.
+    Claim {
+        /// Its creation, by which the first claim of a Pod is found.
+        created: Option<Timestamp>,
+        /// Name of the Pod.
+        pod: Text,
+        /// UID of the Pod.
+        uid: Uid,
+    },
+    /// A DeviceClass with an extended resource.
+    Class {
+        /// `extendedResourceName`.
+        extended_resource: Text,
+    },
 }
 
 /// An object of which only the number matters.

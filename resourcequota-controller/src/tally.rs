@@ -1,9 +1,10 @@
 //! The tally of one kind: the usage of each object in the namespaces that have a quota, and the sums over them.
 //!
-//! The sums follow each event, so that a sync of a quota visits no object. Objects in other namespaces are not kept. If a
-//! namespace gets its first quota later, a list of this namespace fills its part of the tally ([`TallySink::of_namespace`]).
+//! The sums follow each event, so that a sync of a quota visits no object. Objects in other namespaces are not kept, only the
+//! names of namespaces that have had one. If such a
+//! namespace gets its first quota later, an informer of this namespace fills its part of the tally with its first list.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::{collections::BTreeMap, marker::PhantomData, sync::Arc};
 
 use common::{
     informer::{ObjectHead, Sink},
@@ -13,23 +14,23 @@ use common::{
 use parking_lot::Mutex;
 
 use crate::{
-    objects::{ClaimLink, CountedObject, CountedUsage, Gates},
+    objects::{CountedObject, CountedUsage, DeviceLink, Gates},
     usage::{Usage, UsageSums},
 };
 
 /// The objects of one kind in one namespace.
-#[derive(Default)]
 pub struct NamespaceTally {
     objects: HashMap<Arc<str>, Record>,
     /// The sums over all objects.
     pub sums: UsageSums,
     /// Names of the objects that cannot be decoded, with the errors.
-    unreadable: HashMap<Arc<str>, String>,
-    /// Whether a complete list of the namespace was read.
-    is_listed: bool,
-    /// Versions of the objects that were deleted before the first list. The list may be older.
-    deleted: HashMap<Arc<str>, ResourceVersion>,
+    unreadable: BTreeMap<Arc<str>, String>,
+    /// The newest state of each object that changed before the first list is complete; `None` afterwards.
+    early: Option<HashMap<Arc<str>, (ResourceVersion, ObjectState)>>,
 }
+
+/// The counted state of an object; `None` if the object is gone, and an error if it cannot be decoded.
+type ObjectState = Option<Result<Record, String>>;
 
 /// An object of the tally.
 pub struct Record {
@@ -38,38 +39,37 @@ pub struct Record {
     version: ResourceVersion,
     /// The usage, which objects with equal usage share.
     pub usage: Arc<Usage>,
-    /// What connects the object with a ResourceClaim for extended resources.
-    pub link: Option<Box<ClaimLink>>,
+    /// What extended resources need to know of the object.
+    pub link: Option<Box<DeviceLink>>,
 }
 
 /// Releases of usage in a namespace, and the end of a first list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TallyEvent {
     /// A usage may be lower than before.
     Released,
     /// The first list of the namespace is complete.
     Listed,
+    /// The objects are unknown, and need an informer of the namespace.
+    Unlisted,
 }
 
-/// The part of a tally that a sync reads.
-#[derive(Debug, PartialEq, Eq)]
-pub enum TallyState {
-    /// The first list is not complete.
-    Unlisted,
-    /// Objects cannot be decoded: the first of them, with the error.
-    Unreadable(String),
-    /// Every object is counted.
-    Counted,
+impl Default for NamespaceTally {
+    fn default() -> Self {
+        let (objects, sums, unreadable) = Default::default();
+        Self { objects, sums, unreadable, early: Some(HashMap::default()) }
+    }
 }
 
 impl NamespaceTally {
-    /// Returns whether the sums are complete.
-    pub fn state(&self) -> TallyState {
-        match self.unreadable.iter().min() {
-            _ if !self.is_listed => TallyState::Unlisted,
-            Some((name, error)) => TallyState::Unreadable(format!("{name} cannot be read: {error}")),
-            None => TallyState::Counted,
-        }
+    /// Whether the first list of the namespace is complete.
+    pub fn is_listed(&self) -> bool {
+        self.early.is_none()
+    }
+
+    /// Returns the first of the objects that cannot be decoded, with the error; `None` if every object is counted.
+    pub fn unreadable(&self) -> Option<String> {
+        self.unreadable.first_key_value().map(|(name, error)| format!("{name} cannot be read: {error}"))
     }
 
     /// Returns an object.
@@ -77,41 +77,61 @@ impl NamespaceTally {
         self.objects.get(name)
     }
 
-    /// Returns all objects, in no particular order.
-    pub fn objects(&self) -> impl Iterator<Item = &Record> {
-        self.objects.values()
+    /// Returns all objects by name, in no particular order.
+    pub fn objects(&self) -> impl Iterator<Item = (&Arc<str>, &Record)> {
+        self.objects.iter()
     }
 
-    fn version_of(&self, name: &str) -> Option<ResourceVersion> {
-        self.objects.get(name).map(|record| record.version)
-    }
-
-    /// Replaces an object by a newer state; `None` if it is gone. Returns whether a usage may be lower than before.
-    fn replace(&mut self, name: &Arc<str>, new: Option<Record>) -> bool {
-        self.unreadable.remove(name);
-        if let Some(new) = &new {
-            self.sums.add(&new.usage);
+    /// Applies the event of an object, if it is newer than the known state.
+    fn apply(&mut self, name: Arc<str>, version: ResourceVersion, state: ObjectState) -> Option<TallyEvent> {
+        if let Some(early) = &mut self.early {
+            early.insert(name, (version, state));
+            return None;
         }
+        let known = self.objects.get(&name).map(|record| record.version);
+        let is_older =
+            known.is_some_and(|known| version < known || version == known && state.is_some()) && version.is_known();
+        (!is_older && self.replace(&name, state)).then_some(TallyEvent::Released)
+    }
+
+    /// Replaces the state of an object. Returns whether a usage may be lower than before.
+    fn replace(&mut self, name: &Arc<str>, state: ObjectState) -> bool {
+        let was_unreadable = self.unreadable.remove(name).is_some();
         let old = self.objects.remove(name);
         if let Some(old) = &old {
             self.sums.remove(&old.usage);
         }
-        let is_released = old.is_some_and(|old| match &new {
-            Some(new) => old.uid != new.uid || old.usage.is_lowered_by(&new.usage),
-            None => true,
-        });
-        if let Some(new) = new {
-            self.objects.insert(Arc::clone(name), new);
-        }
-        is_released
+        let is_lower = match state {
+            Some(Ok(new)) => {
+                let is_lower = old.is_some_and(|old| old.uid != new.uid || old.usage.is_lowered_by(&new.usage));
+                self.sums.add(&new.usage);
+                self.objects.insert(Arc::clone(name), new);
+                is_lower
+            }
+            Some(Err(error)) => {
+                self.unreadable.insert(Arc::clone(name), error);
+                old.is_some()
+            }
+            None => old.is_some(),
+        };
+        is_lower || was_unreadable
     }
 
-    fn remove_if_older(&mut self, name: &Arc<str>, version: ResourceVersion) -> bool {
-        if !self.is_listed {
-            self.deleted.insert(Arc::clone(name), version);
+    /// Replaces all objects by those of a list, and then applies the events that came before the first list and are newer.
+    fn apply_list(&mut self, list: NamespaceList, version: ResourceVersion) -> Option<TallyEvent> {
+        let known = self.objects.keys().chain(self.unreadable.keys());
+        let gone: Vec<_> = known.filter(|name| !list.contains_key(*name)).cloned().collect();
+        let early = self.early.take();
+        let was_listed = early.is_none();
+        let gone = gone.into_iter().map(|name| (name, None));
+        let listed = list.into_iter().map(|(name, state)| (name, Some(state)));
+        let newer = early.into_iter().flatten().filter(|(_, (early, _))| *early > version);
+        let newer = newer.map(|(name, (_, state))| (name, state));
+        let mut is_released = false;
+        for (name, state) in gone.chain(listed).chain(newer) {
+            is_released |= self.replace(&name, state);
         }
-        let is_older = self.version_of(name).is_none_or(|known| !version.is_known() || known <= version);
-        is_older && self.replace(name, None)
+        if was_listed { is_released.then_some(TallyEvent::Released) } else { Some(TallyEvent::Listed) }
     }
 }
 
@@ -130,82 +150,31 @@ pub struct Tally {
 pub struct TallyContent {
     /// The namespaces that have a quota.
     pub namespaces: HashMap<Text, NamespaceTally>,
+    /// The namespaces that are not kept and have had an object; `None` before the first list of all namespaces is complete.
+    others: Option<HashSet<Text>>,
     shared_usages: HashSet<Arc<Usage>>,
     /// Number of usages at which those without an object are dropped.
     sweep_at: usize,
 }
 
 impl TallyContent {
-    fn record<K: CountedObject>(&mut self, object: &K, gates: Gates) -> (Arc<str>, Record) {
-        let Meta { name, uid, resource_version: version, .. } = object.meta().clone();
+    fn record<K: CountedObject>(&mut self, entry: CacheEntry<K>, gates: Gates) -> Result<Record, String> {
+        let object = match entry {
+            CacheEntry::Decoded(object) => object,
+            CacheEntry::Unreadable(malformed) => return Err(malformed.error.clone()),
+        };
+        let Meta { uid, resource_version: version, .. } = object.meta().clone();
         let CountedUsage { usage, link } = object.usage(gates);
-        let usage = match self.shared_usages.get(&usage) {
-            Some(known) => Arc::clone(known),
-            None => {
-                if self.shared_usages.len() >= self.sweep_at {
-                    self.shared_usages.retain(|usage| Arc::strong_count(usage) > 1);
-                    self.sweep_at = (2 * self.shared_usages.len()).max(64);
-                }
-                let usage = Arc::new(usage);
-                self.shared_usages.insert(Arc::clone(&usage));
-                usage
-            }
-        };
-        (name, Record { uid, version, usage, link })
-    }
-
-    fn apply<K: CountedObject>(&mut self, entry: CacheEntry<K>, gates: Gates) -> Option<(Text, TallyEvent)> {
-        let Meta { namespace, name, resource_version: version, .. } = entry.meta().clone();
-        let known = self.namespaces.get(&namespace)?.version_of(&name);
-        if known.is_some_and(|known| version.is_known() && version <= known) {
-            return None;
+        if let Some(usage) = self.shared_usages.get(&usage).cloned() {
+            return Ok(Record { uid, version, usage, link });
         }
-        let record = match entry {
-            CacheEntry::Decoded(object) => self.record(&*object, gates).1,
-            CacheEntry::Unreadable(malformed) => {
-                let tally = self.namespaces.get_mut(&namespace)?;
-                let is_released = tally.replace(&name, None);
-                tally.unreadable.insert(name, malformed.error.clone());
-                return is_released.then_some((namespace, TallyEvent::Released));
-            }
-        };
-        let tally = self.namespaces.get_mut(&namespace)?;
-        let was_unreadable = tally.unreadable.contains_key(&name);
-        let is_released = tally.replace(&name, Some(record)) || was_unreadable;
-        is_released.then_some((namespace, TallyEvent::Released))
-    }
-
-    /// Replaces the objects of a namespace by those of a list. Before the first list is complete, two informers may fill the
-    /// namespace, so newer states of objects stay. A relist replaces all objects, because versions are lower after a restore of
-    /// etcd.
-    fn apply_list(
-        &mut self,
-        namespace: &Text,
-        listed_namespace: ListedNamespace,
-        version: ResourceVersion,
-    ) -> Option<TallyEvent> {
-        let tally = self.namespaces.get_mut(namespace)?;
-        let ListedNamespace { mut records, unreadable } = listed_namespace;
-        let deleted = std::mem::take(&mut tally.deleted);
-        let was_listed = std::mem::replace(&mut tally.is_listed, true);
-        let is_gone =
-            |name: &Arc<str>, known: &Record| !records.contains_key(name) && (was_listed || known.version <= version);
-        let gone = tally.objects.iter().filter(|(name, known)| is_gone(name, known));
-        let gone: Vec<_> = gone.map(|(name, _)| Arc::clone(name)).collect();
-        let mut is_released = !tally.unreadable.is_empty();
-        for name in gone {
-            is_released |= tally.replace(&name, None);
+        if self.shared_usages.len() >= self.sweep_at {
+            self.shared_usages.retain(|usage| Arc::strong_count(usage) > 1);
+            self.sweep_at = (2 * self.shared_usages.len()).max(64);
         }
-        records.retain(|name, record| {
-            let is_newer = |known: ResourceVersion| known < record.version;
-            let was_deleted_later = deleted.get(name).is_some_and(|deletion| !is_newer(*deletion));
-            was_listed || (!was_deleted_later && tally.version_of(name).is_none_or(is_newer))
-        });
-        for (name, record) in records {
-            is_released |= tally.replace(&name, Some(record));
-        }
-        tally.unreadable = unreadable;
-        if was_listed { is_released.then_some(TallyEvent::Released) } else { Some(TallyEvent::Listed) }
+        let usage = Arc::new(usage);
+        self.shared_usages.insert(Arc::clone(&usage));
+        Ok(Record { uid, version, usage, link })
     }
 }
 
@@ -215,19 +184,28 @@ impl Tally {
         Self { gates, state: Mutex::default(), on_event: Box::new(on_event) }
     }
 
-    /// Begins to keep the objects of a namespace. Returns whether they were not kept before.
+    /// Begins to keep the objects of a namespace. Returns whether an informer of the namespace has to read them: before its
+    /// first list, the informer of all namespaces does, and a namespace without an object needs none.
     pub fn add_namespace(&self, namespace: &Text) -> bool {
-        let mut state = self.state.lock();
-        let is_new = !state.namespaces.contains_key(namespace);
-        if is_new {
-            state.namespaces.insert(namespace.clone(), NamespaceTally::default());
+        let TallyContent { namespaces, others, .. } = &mut *self.state.lock();
+        if namespaces.contains_key(namespace) {
+            return false;
         }
-        is_new
+        let has_objects = others.as_mut().map(|others| others.remove(namespace));
+        let mut tally = NamespaceTally::default();
+        tally.early.take_if(|_| has_objects == Some(false));
+        namespaces.insert(namespace.clone(), tally);
+        has_objects == Some(true)
     }
 
     /// Forgets the objects of a namespace.
     pub fn remove_namespace(&self, namespace: &Text) {
-        self.state.lock().namespaces.remove(namespace);
+        let TallyContent { namespaces, others, .. } = &mut *self.state.lock();
+        if namespaces.remove(namespace).is_some()
+            && let Some(others) = others
+        {
+            others.insert(namespace.clone());
+        }
     }
 
     /// Reads the objects of a namespace; `None` if they are not kept.
@@ -236,9 +214,7 @@ impl Tally {
     }
 
     fn notify(&self, events: impl IntoIterator<Item = (Text, TallyEvent)>) {
-        for (namespace, event) in events {
-            (self.on_event)(&namespace, event);
-        }
+        events.into_iter().for_each(|(namespace, event)| (self.on_event)(&namespace, event));
     }
 }
 
@@ -251,25 +227,16 @@ pub struct TallySink<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// The objects of a list, in the namespaces that were kept when the list began.
-pub struct ListedObjects(HashMap<Text, ListedNamespace>);
-
 /// The objects of a list in one namespace.
-#[derive(Default)]
-struct ListedNamespace {
-    records: HashMap<Arc<str>, Record>,
-    unreadable: HashMap<Arc<str>, String>,
-}
+type NamespaceList = HashMap<Arc<str>, Result<Record, String>>;
+
+/// The objects of a list, in the namespaces that were kept when the list began, and the names of other namespaces with objects.
+pub struct ListedObjects(HashMap<Text, NamespaceList>, HashSet<Text>);
 
 impl<K> TallySink<K> {
-    /// Creates the sink of an informer of all namespaces.
-    pub fn of_cluster(tally: Arc<Tally>) -> Self {
-        Self { tally, only: None, version: Mutex::default(), kind: PhantomData }
-    }
-
-    /// Creates the sink of an informer of one namespace.
-    pub fn of_namespace(tally: Arc<Tally>, namespace: Text) -> Self {
-        Self { only: Some(namespace), ..Self::of_cluster(tally) }
+    /// Creates the sink of an informer of all namespaces, or of `only` one until its first list is complete.
+    pub fn new(tally: Arc<Tally>, only: Option<Text>) -> Self {
+        Self { tally, only, version: Mutex::default(), kind: PhantomData }
     }
 }
 
@@ -279,37 +246,63 @@ impl<K: CountedObject> Sink for TallySink<K> {
 
     fn begin_set(&self) -> ListedObjects {
         let state = self.tally.state.lock();
-        let kept = state.namespaces.keys().filter(|namespace| self.only.as_ref().is_none_or(|only| only == *namespace));
-        ListedObjects(kept.map(|namespace| (namespace.clone(), ListedNamespace::default())).collect())
+        let is_read = |namespace: &&Text| self.only.as_ref().is_none_or(|only| only == *namespace);
+        let kept = state.namespaces.keys().filter(is_read);
+        let listed = kept.map(|namespace| (namespace.clone(), NamespaceList::default())).collect();
+        ListedObjects(listed, HashSet::default())
     }
 
-    fn add_to_set(&self, ListedObjects(listed): &mut ListedObjects, entry: CacheEntry<K>, _: ChangeOrigin) {
-        let Some(list) = listed.get_mut(&entry.meta().namespace) else { return };
-        match entry {
-            CacheEntry::Decoded(object) => {
-                let (name, record) = self.tally.state.lock().record(&*object, self.tally.gates);
-                list.records.insert(name, record);
-            }
-            CacheEntry::Unreadable(malformed) => {
-                list.unreadable.insert(Arc::clone(&malformed.meta.name), malformed.error.clone());
-            }
-        }
+    fn add_to_set(&self, ListedObjects(listed, others): &mut ListedObjects, entry: CacheEntry<K>, _: ChangeOrigin) {
+        let Some(list) = listed.get_mut(&entry.meta().namespace) else {
+            others.insert(entry.meta().namespace.clone());
+            return;
+        };
+        let name = Arc::clone(&entry.meta().name);
+        list.insert(name, self.tally.state.lock().record(entry, self.tally.gates));
     }
 
-    fn complete_set(&self, ListedObjects(listed): ListedObjects, version: ResourceVersion, _: ChangeOrigin) {
+    fn complete_set(&self, ListedObjects(listed, others): ListedObjects, version: ResourceVersion, _: ChangeOrigin) {
         let mut state = self.tally.state.lock();
-        let apply = |(namespace, list)| state.apply_list(&namespace, list, version).map(|event| (namespace, event));
-        let events: Vec<_> = listed.into_iter().filter_map(apply).collect();
+        let TallyContent { namespaces, others: known_others, .. } = &mut *state;
+        let mut events = Vec::new();
+        if self.only.is_none() {
+            // The changes of a namespace that was added during the list are unknown up to the version of the list.
+            for (namespace, tally) in namespaces.iter_mut().filter(|(namespace, _)| !listed.contains_key(*namespace)) {
+                *tally = NamespaceTally::default();
+                let event = if others.contains(namespace) {
+                    Some(TallyEvent::Unlisted)
+                } else {
+                    tally.apply_list(NamespaceList::default(), version)
+                };
+                events.extend(event.map(|event| (namespace.clone(), event)));
+            }
+            *known_others = Some(others);
+        }
+        for (namespace, list) in listed {
+            // The informer of a namespace that is no longer awaited.
+            let is_wanted = |tally: &&mut NamespaceTally| self.only.is_none() || !tally.is_listed();
+            let Some(tally) = namespaces.get_mut(&namespace).filter(is_wanted) else { continue };
+            events.extend(tally.apply_list(list, version).map(|event| (namespace, event)));
+        }
         drop(state);
         *self.version.lock() = version;
         self.tally.notify(events);
     }
 
     fn put_object(&self, entry: CacheEntry<K>) {
-        let version = entry.meta().resource_version;
-        let event = self.tally.state.lock().apply(entry, self.tally.gates);
+        let Meta { namespace, name, resource_version: version, .. } = entry.meta().clone();
+        let mut state = self.tally.state.lock();
+        let event = if state.namespaces.contains_key(&namespace) {
+            let record = state.record(entry, self.tally.gates);
+            let tally = state.namespaces.get_mut(&namespace);
+            tally.and_then(|tally| tally.apply(name, version, Some(record)))
+        } else {
+            state.others.as_mut().map(|others| others.insert(namespace.clone()));
+            None
+        };
+        drop(state);
         self.raise_version(version);
-        self.tally.notify(event);
+        self.tally.notify(event.map(|event| (namespace, event)));
     }
 
     /// Only advances the version, because every object counts.
@@ -319,10 +312,12 @@ impl<K: CountedObject> Sink for TallySink<K> {
 
     fn remove_deleted(&self, last: &Meta) {
         let Meta { namespace, name, resource_version: version, .. } = last;
-        let tally =
-            self.tally.state.lock().namespaces.get_mut(namespace).map(|tally| tally.remove_if_older(name, *version));
+        let mut state = self.tally.state.lock();
+        let tally = state.namespaces.get_mut(namespace);
+        let event = tally.and_then(|tally| tally.apply(Arc::clone(name), *version, None));
+        drop(state);
         self.raise_version(*version);
-        self.tally.notify(tally.filter(|is_released| *is_released).map(|_| (namespace.clone(), TallyEvent::Released)));
+        self.tally.notify(event.map(|event| (namespace.clone(), event)));
     }
 
     fn raise_version(&self, version: ResourceVersion) {

@@ -13,21 +13,21 @@ use common::{
     partial_object::PartialObject,
     pods::PODS,
     prelude::*,
+    runtime::LoopInformer,
     store::ByNamespace,
 };
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use crate::{
-    decide::{ExtendedUsage, KindState},
-    extended::{claims_with_pods, extended_resources},
+    decide::KindState,
+    extended::ExtendedUsage,
     names,
     objects::{
         CLAIMS, Claim, CountedObject, DEVICE_CLASSES, DeviceClass, Gates, Pod, Quota, RESOURCE_CLAIMS, ResourceClaim,
         SERVICES, Service,
     },
-    tally::{NamespaceTally, Tally, TallyEvent, TallySink, TallyState},
-    usage::UsageSums,
+    tally::{NamespaceTally, Tally, TallyEvent, TallySink},
 };
 
 /// Pause between two reads of discovery.
@@ -40,21 +40,18 @@ const REQUIRED_VERBS: [&str; 4] = ["create", "list", "watch", "delete"];
 /// The caches, and the queue to which their handlers add.
 pub(crate) struct Watch {
     pub(crate) quotas: Arc<Store<Quota>>,
-    pub(crate) device_classes: Arc<Store<DeviceClass>>,
-    pub(crate) gates: Gates,
     pub(crate) ledger: Ledger,
-    kinds: Mutex<Kinds>,
+    gates: Gates,
+    state: Mutex<WatchState>,
     queue: Queue<NamespacedName>,
     api: Api,
     config: InformerConfig,
 }
 
-/// The kinds that quotas need, and those that are watched.
+/// The kinds that quotas need, and the discovery that finds them.
 #[derive(Default)]
-struct Kinds {
-    /// The namespaces with a quota that needs the kind.
-    needed: BTreeMap<Text, BTreeSet<Text>>,
-    watched: BTreeMap<Text, WatchedKind>,
+struct WatchState {
+    kinds: BTreeMap<Text, Kind>,
     /// The kinds that can be counted, from the last successful discovery; `None` before the first one.
     served: Option<BTreeMap<Text, Resource>>,
     /// Error of the last discovery; `None` if it has succeeded.
@@ -63,19 +60,42 @@ struct Kinds {
     discovery: JoinSet<()>,
 }
 
-/// A kind of which the objects are counted, or DeviceClasses.
+/// A kind that a quota needs or has needed: one whose objects are counted, or DeviceClasses.
+#[derive(Default)]
+struct Kind {
+    /// The namespaces with a quota that needs the kind.
+    namespaces: BTreeSet<Text>,
+    /// `None` if the kind is not served.
+    watched: Option<WatchedKind>,
+}
+
 struct WatchedKind {
     resource: Resource,
     tally: Arc<Tally>,
-    informer: Box<dyn AnyInformer>,
+    informer: LoopInformer,
     /// Informers of the namespaces that have got a quota after the start of `informer`, until their first list is complete.
-    namespace_informers: BTreeMap<Text, Box<dyn AnyInformer>>,
+    namespace_informers: BTreeMap<Text, LoopInformer>,
 }
 
 impl WatchedKind {
-    fn failure(&self, namespace: &Text) -> Option<String> {
+    /// Returns the namespace of the tally that has the objects for a quota of `namespace`.
+    fn namespace_of_objects(&self, namespace: &Text) -> Text {
+        if self.resource.is_namespaced() { namespace.clone() } else { Text::default() }
+    }
+
+    /// Returns the state of the objects; the error says what has to end before they are counted.
+    fn state(&self, kind: &Text, namespace: &Text) -> Result<KindState, String> {
         let informer = self.namespace_informers.get(namespace).unwrap_or(&self.informer);
-        informer.informer_status().error.map(|(error, _)| format!("{} cannot be listed: {error}", self.resource))
+        let read = |tally: &NamespaceTally| match (tally.is_listed(), tally.unreadable()) {
+            (true, None) => Ok(KindState::Counted(tally.sums.clone())),
+            (true, Some(why)) => Ok(KindState::Failed(format!("{kind} {why}"))),
+            (false, _) => match (**informer).as_ref().informer_status().error {
+                Some((error, _)) => Ok(KindState::Failed(format!("{} cannot be listed: {error}", self.resource))),
+                None => Err(format!("the first list of {kind}")),
+            },
+        };
+        // Only a quota that has just been deleted has a namespace that is not kept.
+        self.tally.read(&self.namespace_of_objects(namespace), read).unwrap_or(Ok(KindState::Unserved))
     }
 }
 
@@ -89,10 +109,9 @@ impl Watch {
     ) -> Arc<Self> {
         let watch = Arc::new(Self {
             quotas: Arc::default(),
-            device_classes: Arc::default(),
-            gates,
             ledger: context.ledger(),
-            kinds: Mutex::default(),
+            gates,
+            state: Mutex::default(),
             queue,
             api: context.api.clone(),
             config: context.short_lived_cache_config(),
@@ -110,251 +129,229 @@ impl Watch {
         let Meta { namespace, uid, .. } = event.meta();
         match event {
             CacheEvent::Added(quota) => {
-                self.need_kinds(namespace, &quota.kinds);
+                self.follow_namespace(namespace);
                 self.queue.add(quota.metadata.key(), priority_of(quota));
             }
             CacheEvent::Updated { old, new } => {
-                if old.kinds != new.kinds {
-                    self.need_kinds(namespace, &new.kinds);
-                    self.drop_unneeded_kinds(namespace);
+                if self.kinds_of(old) != self.kinds_of(new) {
+                    self.follow_namespace(namespace);
                 }
-                if origin == ChangeOrigin::Resync {
-                    self.queue.add(new.metadata.key(), Priority::Low);
-                } else if old.conditions != new.conditions {
-                    self.queue.add(new.metadata.key(), Priority::Normal);
-                } else if old.hard != new.hard {
-                    self.queue.add(new.metadata.key(), priority_of(new));
+                let is_resync = origin == ChangeOrigin::Resync;
+                let priority = if old.conditions == new.conditions { priority_of(new) } else { Priority::Normal };
+                if is_resync || old.conditions != new.conditions || old.hard != new.hard {
+                    self.queue.add(new.metadata.key(), if is_resync { Priority::Low } else { priority });
                 }
             }
             CacheEvent::Deleted(_) => {
-                self.drop_unneeded_kinds(namespace);
+                self.follow_namespace(namespace);
                 self.ledger.forget_owner(uid);
             }
             // The sync says why the quota cannot be read.
-            CacheEvent::Unreadable(_) => self.queue.add(event.meta().key(), origin),
-        }
-    }
-
-    fn need_kinds(self: &Arc<Self>, namespace: &Text, kinds: &[Text]) {
-        let mut state = self.kinds.lock();
-        for kind in kinds {
-            if !self.gates.extended_resources && *kind == *DEVICE_CLASSES.to_string() {
-                continue;
-            }
-            if state.needed.entry(kind.clone()).or_default().insert(namespace.clone()) {
-                self.follow_kind(&mut state, kind);
+            CacheEvent::Unreadable(_) => {
+                self.follow_namespace(namespace);
+                self.queue.add(event.meta().key(), origin);
             }
         }
-    }
-
-    /// Forgets the objects of the namespace in the tallies that no quota of the namespace needs.
-    fn drop_unneeded_kinds(&self, namespace: &Text) {
-        let quotas = self.quotas_of(namespace);
-        let needed_kinds: BTreeSet<&Text> = quotas.iter().flat_map(|quota| &quota.kinds).collect();
-        let mut state = self.kinds.lock();
-        let Kinds { needed, watched, .. } = &mut *state;
-        needed.retain(|kind, namespaces| {
-            if !needed_kinds.contains(kind)
-                && namespaces.remove(namespace)
-                && let Some(watched) = watched.get_mut(kind)
-            {
-                watched.tally.remove_namespace(namespace);
-                watched.namespace_informers.remove(namespace);
-            }
-            !namespaces.is_empty()
-        });
     }
 
     fn quotas_of(&self, namespace: &Text) -> Vec<Arc<Quota>> {
         self.quotas.list_decoded_by_index(ByNamespace, &IndexValue::Text(namespace.clone()))
     }
 
-    /// Watches a needed kind if it is served, with all namespaces that need it, and ends the watch of a kind that is not.
-    fn follow_kind(self: &Arc<Self>, kinds: &mut Kinds, kind: &Text) {
-        let Kinds { needed, watched, served, discovery, .. } = kinds;
-        let core_resource = names::core_resource(kind);
-        if core_resource.is_none() && discovery.is_empty() {
-            discovery.spawn(discover(Arc::downgrade(self), self.api.clone()));
+    /// Returns the kinds that a quota needs: for extended resources also ResourceClaims and DeviceClasses.
+    fn kinds_of(&self, quota: &Quota) -> BTreeSet<Text> {
+        let devices = [RESOURCE_CLAIMS, DEVICE_CLASSES].map(|resource| Text::new(&resource.to_string()));
+        let needs_devices = self.gates.extended_resources && quota.has_extended_resources;
+        quota.kinds.iter().cloned().chain(devices.into_iter().filter(|_| needs_devices)).collect()
+    }
+
+    /// Watches the kinds that the quotas of a namespace need, and forgets its objects of other kinds.
+    fn follow_namespace(self: &Arc<Self>, namespace: &Text) {
+        let quotas = self.quotas_of(namespace);
+        let needed: BTreeSet<Text> = quotas.iter().flat_map(|quota| self.kinds_of(quota)).collect();
+        let WatchState { kinds, served, discovery, .. } = &mut *self.state.lock();
+        for (_, kind) in kinds.iter_mut().filter(|(name, _)| !needed.contains(*name)) {
+            if kind.namespaces.remove(namespace)
+                && let Some(watched) = &mut kind.watched
+                && watched.resource.is_namespaced()
+            {
+                watched.tally.remove_namespace(namespace);
+                watched.namespace_informers.remove(namespace);
+            }
+            kind.watched.take_if(|_| kind.namespaces.is_empty());
         }
-        let resource = core_resource.or_else(|| served.as_ref()?.get(kind).cloned());
-        watched.retain(|known, watched| known != kind || resource.as_ref() == Some(&watched.resource));
-        let (Some(resource), Some(namespaces)) = (resource, needed.get(kind)) else { return };
-        if let Some(WatchedKind { tally, namespace_informers, .. }) = watched.get_mut(kind) {
-            for namespace in namespaces.iter().filter(|namespace| tally.add_namespace(namespace)) {
-                let informer = self.start_informer(kind, &resource, tally, Some(namespace));
-                namespace_informers.extend(informer.map(|informer| (namespace.clone(), informer)));
+        for name in &needed {
+            let kind = kinds.entry(name.clone()).or_default();
+            if kind.namespaces.insert(namespace.clone()) {
+                if names::core_resource(name).is_none() && discovery.is_empty() {
+                    discovery.spawn(discover(Arc::downgrade(self), self.api.clone()));
+                }
+                self.follow_kind(name, kind, served.as_ref());
+            }
+        }
+    }
+
+    /// Watches a kind if it is served, with all namespaces that need it, and ends the watch of a kind that is not.
+    fn follow_kind(self: &Arc<Self>, name: &Text, kind: &mut Kind, served: Option<&BTreeMap<Text, Resource>>) {
+        let resource = names::core_resource(name).or_else(|| served?.get(name).cloned());
+        kind.watched.take_if(|watched| Some(&watched.resource) != resource.as_ref());
+        let Some(resource) = resource else { return };
+        if let Some(watched) = &mut kind.watched {
+            for namespace in &kind.namespaces {
+                if watched.tally.add_namespace(&watched.namespace_of_objects(namespace)) {
+                    self.list_namespace(watched, namespace);
+                }
             }
             return;
         }
-        let (watch, concerned) = (Arc::downgrade(self), kind.clone());
+        if kind.namespaces.is_empty() {
+            return;
+        }
+        let (watch, concerned) = (Arc::downgrade(self), name.clone());
         let tally = Arc::new(Tally::new(self.gates, move |namespace, event| {
             if let Some(watch) = watch.upgrade() {
                 watch.on_tally_event(&concerned, namespace, event);
             }
         }));
-        for namespace in namespaces {
-            tally.add_namespace(namespace);
+        let informer = self.start_informer(&resource, &tally, None);
+        let watched = WatchedKind { resource, tally, informer, namespace_informers: BTreeMap::new() };
+        for namespace in &kind.namespaces {
+            watched.tally.add_namespace(&watched.namespace_of_objects(namespace));
         }
-        if let Some(informer) = self.start_informer(kind, &resource, &tally, None) {
-            let new = WatchedKind { resource, tally, informer, namespace_informers: BTreeMap::new() };
-            watched.insert(kind.clone(), new);
-        }
+        kind.watched = Some(watched);
+    }
+
+    /// Starts an informer of a namespace. It ends after its first list.
+    fn list_namespace(&self, watched: &mut WatchedKind, namespace: &Text) {
+        let informer = self.start_informer(&watched.resource, &watched.tally, Some(namespace));
+        watched.namespace_informers.insert(namespace.clone(), informer);
     }
 
     /// Starts the informer of a kind, in all namespaces or in one.
-    fn start_informer(
-        &self,
-        kind: &Text,
-        resource: &Resource,
-        tally: &Arc<Tally>,
-        namespace: Option<&Text>,
-    ) -> Option<Box<dyn AnyInformer>> {
-        let is = |resource: Resource| **kind == resource.to_string();
-        Some(if **kind == *"pods" {
-            self.start_tally::<Pod>(resource, tally, namespace, false)
-        } else if is(SERVICES) {
-            self.start_tally::<Service>(resource, tally, namespace, false)
-        } else if is(CLAIMS) {
-            self.start_tally::<Claim>(resource, tally, namespace, false)
-        } else if is(RESOURCE_CLAIMS) {
-            self.start_tally::<ResourceClaim>(resource, tally, namespace, false)
-        } else if is(DEVICE_CLASSES) {
-            if namespace.is_some() {
-                return None;
-            }
-            let (api, config) = (self.api.clone(), self.config.clone());
-            Box::new(Informer::start_with_store(api, config, Arc::clone(&self.device_classes), Vec::new()))
-        } else {
-            self.start_tally::<PartialObject>(resource, tally, namespace, true)
-        })
+    fn start_informer(&self, resource: &Resource, tally: &Arc<Tally>, namespace: Option<&Text>) -> LoopInformer {
+        let start = [
+            (PODS, start_tally::<Pod> as fn(_, _, _, _) -> _),
+            (SERVICES, start_tally::<Service>),
+            (CLAIMS, start_tally::<Claim>),
+            (RESOURCE_CLAIMS, start_tally::<ResourceClaim>),
+            (DEVICE_CLASSES, start_tally::<DeviceClass>),
+        ];
+        let start = start
+            .iter()
+            .find(|(typed, _)| typed == resource)
+            .map_or(start_tally::<PartialObject> as _, |(_, start)| *start);
+        let config = InformerConfig { resource: Some(resource.clone()), ..self.config.clone() };
+        start(&self.api, config, Arc::clone(tally), namespace.cloned())
     }
 
-    fn start_tally<K: CountedObject>(
-        &self,
-        resource: &Resource,
-        tally: &Arc<Tally>,
-        namespace: Option<&Text>,
-        is_metadata_only: bool,
-    ) -> Box<dyn AnyInformer> {
-        let config = InformerConfig {
-            resource: Some(resource.clone()),
-            namespace: namespace.map(ToString::to_string).unwrap_or_default(),
-            is_metadata_only,
-            ..self.config.clone()
-        };
-        let tally = Arc::clone(tally);
-        let sink = match namespace {
-            None => TallySink::<K>::of_cluster(tally),
-            Some(namespace) => TallySink::of_namespace(tally, namespace.clone()),
-        };
-        Box::new(SinkInformer::start_with_sink(self.api.clone(), config, sink))
-    }
-
-    /// Enqueues the quotas of the namespace that the kind concerns. Ends the informer of the namespace after its first list.
-    fn on_tally_event(&self, kind: &Text, namespace: &Text, event: TallyEvent) {
-        if event == TallyEvent::Listed
-            && let Some(watched) = self.kinds.lock().watched.get_mut(kind)
+    /// Enqueues the quotas that the kind concerns, in a namespace or, for a cluster-scoped kind, in all. Starts and ends the
+    /// informer of a namespace.
+    fn on_tally_event(&self, name: &Text, namespace: &Text, event: TallyEvent) {
+        let mut concerned = vec![namespace.clone()];
+        if event != TallyEvent::Released
+            && let Some(kind) = self.state.lock().kinds.get_mut(name)
         {
-            watched.namespace_informers.remove(namespace);
+            match &mut kind.watched {
+                Some(watched) if event == TallyEvent::Unlisted => return self.list_namespace(watched, namespace),
+                // The event may be that of an earlier informer.
+                Some(watched) if watched.tally.read(namespace, NamespaceTally::is_listed) == Some(true) => {
+                    watched.namespace_informers.remove(namespace);
+                }
+                _ => {}
+            }
+            if namespace.is_empty() {
+                concerned = kind.namespaces.iter().cloned().collect();
+            }
         }
-        for quota in self.quotas_of(namespace) {
-            if quota.kinds.contains(kind) {
+        for quota in concerned.iter().flat_map(|namespace| self.quotas_of(namespace)) {
+            let is_of_devices = || *name == *RESOURCE_CLAIMS.to_string() || *name == *DEVICE_CLASSES.to_string();
+            if quota.kinds.contains(name) || quota.has_extended_resources && is_of_devices() {
                 self.queue.add(quota.metadata.key(), Priority::Low);
             }
         }
     }
 
     fn apply_discovery(self: &Arc<Self>, discovered: Result<BTreeMap<Text, Resource>, String>) {
-        let mut state = self.kinds.lock();
+        let mut concerned = Vec::new();
+        let WatchState { kinds, served, discovery_error, .. } = &mut *self.state.lock();
+        *discovery_error = discovered.as_ref().err().cloned();
         match discovered {
-            Err(error) => {
-                tracing::warn!(err = error, "Discovery failed");
-                state.discovery_error = Some(error);
-            }
-            Ok(served) => {
-                state.discovery_error = None;
-                let before = state.served.replace(served);
-                let kinds = state.needed.keys().chain(state.watched.keys());
-                let kinds: BTreeSet<_> = kinds.filter(|kind| names::core_resource(kind).is_none()).cloned().collect();
-                let mut concerned = BTreeSet::new();
-                for kind in &kinds {
-                    let served_as = |served: &BTreeMap<Text, Resource>| served.get(kind).cloned();
-                    if before.as_ref().map(served_as) != state.served.as_ref().map(served_as) {
-                        self.follow_kind(&mut state, kind);
-                        concerned.extend(
-                            state.needed.get(kind).into_iter().flatten().cloned().map(|namespace| (namespace, kind)),
-                        );
+            Err(error) => tracing::warn!(err = error, "Discovery failed"),
+            Ok(found) => {
+                let before = served.replace(found);
+                for (name, kind) in kinds.iter_mut().filter(|(name, _)| names::core_resource(name).is_none()) {
+                    let resource = served.as_ref().and_then(|served| served.get(name));
+                    if before.is_none() || before.as_ref().and_then(|before| before.get(name)) != resource {
+                        self.follow_kind(name, kind, served.as_ref());
+                        concerned.extend(kind.namespaces.iter().cloned());
                     }
                 }
-                drop(state);
-                for (namespace, kind) in concerned {
-                    self.on_tally_event(kind, &namespace, TallyEvent::Released);
-                }
             }
         }
+        for quota in concerned.iter().flat_map(|namespace| self.quotas_of(namespace)) {
+            self.queue.add(quota.metadata.key(), Priority::Low);
+        }
     }
 
-    /// Returns what is known of the objects of a kind in a namespace, and reads them with `read` if all are counted.
-    pub(crate) fn state_of(
-        &self,
-        kind: &Text,
-        namespace: &Text,
-        read: impl FnOnce(&NamespaceTally) -> KindState,
-    ) -> KindState {
-        let state = self.kinds.lock();
-        let Kinds { watched, served, discovery_error, .. } = &*state;
-        let Some(watched) = watched.get(kind) else {
-            return match (served, discovery_error) {
-                (Some(_), _) => KindState::Unserved,
-                (None, Some(error)) => KindState::Failed(format!("discovery: {error}")),
-                (None, None) => KindState::Awaited("the first discovery".to_owned()),
-            };
+    /// Reads what is known of the objects that a quota counts.
+    ///
+    /// # Errors
+    /// If neither the objects of a kind nor a failure is known yet; says what has to end first.
+    pub(crate) fn read_kinds(&self, quota: &Quota) -> Result<(BTreeMap<Text, KindState>, ExtendedUsage), String> {
+        let WatchState { kinds, served, discovery_error, .. } = &*self.state.lock();
+        let watched = |kind: &str| kinds.get(kind).and_then(|kind| kind.watched.as_ref());
+        let namespace = &quota.metadata.namespace;
+        let state = |kind: &Text| match (watched(kind), served, discovery_error) {
+            (Some(watched), ..) => watched.state(kind, namespace),
+            (None, Some(_), _) => Ok(KindState::Unserved),
+            (None, None, Some(error)) => Ok(KindState::Failed(format!("discovery: {error}"))),
+            (None, None, None) => Err("the first discovery".to_owned()),
         };
-        let state = watched.tally.read(namespace, |tally| match tally.state() {
-            TallyState::Counted => read(tally),
-            TallyState::Unreadable(why) => KindState::Failed(format!("{kind} {why}")),
-            TallyState::Unlisted => match watched.failure(namespace) {
-                Some(error) => KindState::Failed(error),
-                None => KindState::Awaited(format!("the first list of {kind}")),
-            },
+        let states = self.kinds_of(quota).into_iter().map(|kind| Ok((kind.clone(), state(&kind)?)));
+        let states = states.collect::<Result<BTreeMap<_, _>, String>>()?;
+        let [classes, claims, pods] = [DEVICE_CLASSES, RESOURCE_CLAIMS, PODS].map(|resource| {
+            let kind = resource.to_string();
+            watched(&kind).filter(|_| matches!(states.get(&*kind), Some(KindState::Counted(_))))
         });
-        // Only a quota that has just been deleted has a namespace that is not kept.
-        state.unwrap_or(KindState::Unserved)
+        let (Some(classes), Some(claims), Some(pods)) = (classes, claims, pods) else {
+            return Ok((states, ExtendedUsage::default()));
+        };
+        let extended = classes.tally.read(&Text::default(), |classes| {
+            claims
+                .tally
+                .read(namespace, |claims| pods.tally.read(namespace, |pods| ExtendedUsage::new(classes, claims, pods)))
+        });
+        Ok((states, extended.flatten().flatten().unwrap_or_default()))
     }
 
-    /// Returns what ResourceClaims of the namespace use of extended resources; `None` if the server does not serve them.
-    pub(crate) fn extended_usage(&self, namespace: &Text) -> Result<Option<ExtendedUsage>, KindState> {
-        let kind = |resource: Resource| Text::new(&resource.to_string());
-        let listed = |_: &NamespaceTally| KindState::Counted(UsageSums::default());
-        match self.state_of(&kind(RESOURCE_CLAIMS), namespace, listed) {
-            KindState::Unserved => return Ok(None),
-            KindState::Counted(_) => {}
-            state => return Err(state),
-        }
-        let state = self.kinds.lock();
-        let [classes, claims, pods] =
-            [DEVICE_CLASSES, RESOURCE_CLAIMS, PODS].map(|resource| state.watched.get(&kind(resource)));
-        let (Some(classes), Some(claims), Some(pods)) = (classes, claims, pods) else { return Ok(None) };
-        if !classes.informer.is_synced() {
-            return Err(match classes.failure(namespace) {
-                Some(error) => KindState::Failed(error),
-                None => KindState::Awaited("the first list of DeviceClasses".to_owned()),
-            });
-        }
-        let resources = extended_resources(&self.device_classes.all_decoded());
-        let claims =
-            claims.tally.read(namespace, |claims| pods.tally.read(namespace, |pods| claims_with_pods(claims, pods)));
-        Ok(Some(ExtendedUsage { resources, claims: claims.flatten().unwrap_or_default() }))
+    /// Returns the informers of all watched kinds.
+    pub(crate) fn informers(&self) -> Vec<LoopInformer> {
+        let state = self.state.lock();
+        let watched = state.kinds.values().filter_map(|kind| kind.watched.as_ref());
+        watched.map(|watched| Arc::clone(&watched.informer)).collect()
     }
 
     /// Returns a message about kinds that cannot be listed or watched, or about discovery; `None` without problems.
     pub(crate) fn problem(&self) -> Option<String> {
-        let state = self.kinds.lock();
-        let discovery = state.discovery_error.as_ref().map(|error| format!("discovery: {error}"));
-        let mut problems: Vec<String> = discovery.into_iter().collect();
-        problems.extend(state.watched.values().filter_map(|watched| watched.informer.stale_error()));
+        let discovery = self.state.lock().discovery_error.as_ref().map(|error| format!("discovery: {error}"));
+        let stale = self.informers().into_iter().filter_map(|informer| (*informer).as_ref().stale_error());
+        let problems: Vec<String> = discovery.into_iter().chain(stale).collect();
         (!problems.is_empty()).then(|| problems.join("; "))
     }
+}
+
+fn start_tally<K: CountedObject>(
+    api: &Api,
+    config: InformerConfig,
+    tally: Arc<Tally>,
+    namespace: Option<Text>,
+) -> LoopInformer {
+    let config = InformerConfig {
+        namespace: namespace.as_ref().map(ToString::to_string).unwrap_or_default(),
+        is_metadata_only: K::RESOURCE == PartialObject::RESOURCE,
+        ..config
+    };
+    Arc::new(SinkInformer::start_with_sink(api.clone(), config, TallySink::<K>::new(tally, namespace)))
 }
 
 /// Returns the priority of a quota whose `spec.hard` is new. It is normal if the status does not have the same limits, or if it
@@ -370,7 +367,7 @@ async fn discover(watch: Weak<Watch>, api: Api) {
     loop {
         let discovered = DiscoveredResources::read(&api).await;
         let Some(watch) = watch.upgrade() else { return };
-        let known = watch.kinds.lock().served.clone();
+        let known = watch.state.lock().served.clone();
         let countable = discovered.map_err(|error| error.to_string()).and_then(|discovered| {
             let kinds = countable_kinds(&discovered, known.as_ref());
             if kinds.is_empty() {
@@ -401,7 +398,8 @@ fn countable_kinds(
         let is_right_version = typed.as_ref().map_or(found.is_preferred, |typed| typed.version() == resource.version());
         let is_in_namespaces = resource.is_namespaced() || typed.is_some();
         if is_right_version && is_in_namespaces && found.supports(&REQUIRED_VERBS) && !names::is_ignored(resource) {
-            kinds.insert(Text::new(&resource.to_string()), resource.clone());
+            // A version that is known, and stale, stays.
+            kinds.entry(Text::new(&resource.to_string())).or_insert_with(|| resource.clone());
         }
     }
     kinds

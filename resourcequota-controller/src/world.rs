@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     decide::{KindState, Snapshot},
+    extended::ExtendedUsage,
     names,
     objects::{CountedObject, CountedUsage, Gates, Quota},
     usage::UsageSums,
@@ -60,5 +61,5 @@ pub(crate) fn snapshot(spec: &Value, status: &Value, kinds: &[(&str, KindState)]
     let state = |kind: &Text| kinds.iter().find(|(known, _)| *kind == *known).map(|(_, state)| state.clone());
     let kinds = quota.hard.keys().filter_map(|name| names::kind_of(name));
     let kinds = kinds.map(|kind| (kind.clone(), state(&kind).unwrap_or(KindState::Unserved))).collect();
-    Snapshot { quota: Arc::new(quota), kinds, extended: None, now: at(0) }
+    Snapshot { quota: Arc::new(quota), kinds, extended: ExtendedUsage::default(), now: at(0) }
 }

@@ -28,6 +28,7 @@ use crate::{
     meta::Uid,
     object::{CachedObjectError, Resource},
     queue::QueueKey,
+    runtime::LoopInformer,
 };
 
 /// Limits on the text of a plan that is kept for diagnostics: the lines in each list, and the bytes in each line.
@@ -238,6 +239,11 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// Describes a problem that does not make the process unready, in one line for diagnostics; `None` without a problem.
     fn problem(&self) -> Option<String> {
         None
+    }
+    /// Returns informers that start and end while the loop runs. No worker waits for their first lists, except that a new leader
+    /// waits up to a few seconds until they are as new as the server was at the start of its term.
+    fn optional_informers(&self) -> Vec<LoopInformer> {
+        Vec::new()
     }
     /// Cleans up the controller's memory after a sync, whether the sync succeeded or failed. Does nothing by default.
     fn after_sync(&self, _: &Self::Snapshot) {}

@@ -13,6 +13,7 @@ mod endpoint_slices;
 mod jobs;
 mod namespaces;
 mod nodes;
+mod quotas;
 mod signature;
 mod stateful_sets;
 

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    objects::{Claim, CountedObject as _, Pod, ResourceClaim, Service},
+    objects::{Claim, CountedObject as _, DEVICE_CLASSES, Pod, ResourceClaim, Service},
     world::{GATES, at, decoded, snapshot, sums_of},
 };
 
@@ -29,7 +29,7 @@ fn texts(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[test]
 fn every_hard_name_that_is_counted_gets_a_value() {
-    // RESOURCEQUOTA-57: also a name without any object, and no name that left the spec.
+    // RESOURCEQUOTA-57, RESOURCEQUOTA-98: also a name without any object, and no name that left the spec.
     let hard = json!({"pods": "10", "count/pods": "10", "requests.cpu": "4", "limits.memory": "1Gi"});
     let status = json!({"hard": {"secrets": "1"}, "used": {"secrets": "1"}});
     let finished = json!({"status": {"phase": "Failed"}});
@@ -39,7 +39,11 @@ fn every_hard_name_that_is_counted_gets_a_value() {
         used(&plan),
         texts(&[("count/pods", "3"), ("limits.memory", "0"), ("pods", "2"), ("requests.cpu", "1500m")])
     );
-    assert!(plan.is_write_needed && !plan.is_lowering);
+    assert!(plan.is_write_needed && plan.is_recount_needed, "admission charged nothing yet");
+    let status =
+        json!({"hard": hard, "used": {"count/pods": "2", "limits.memory": "0", "pods": "2", "requests.cpu": "1500m"}});
+    let plan = decide(&snapshot(&json!({"hard": hard}), &status, &kinds));
+    assert!(plan.is_write_needed && !plan.is_recount_needed);
 }
 
 #[test]
@@ -78,7 +82,7 @@ fn a_kind_that_cannot_be_counted_keeps_only_its_own_names() {
     let plan = decide(&snapshot(&json!({"hard": hard}), &status, &kinds));
     assert_eq!(used(&plan), texts(&[("pods", "0"), ("services", "3")]));
     assert_eq!(plan.failures, ["services cannot be listed: 403"]);
-    assert!(plan.is_write_needed && plan.is_lowering);
+    assert!(plan.is_write_needed && plan.is_recount_needed);
 }
 
 #[test]
@@ -180,23 +184,46 @@ fn claims_add_to_extended_resources_what_their_pods_do_not_use() {
     let gpu =
         |count| json!({"spec": {"containers": [{"name": "a", "resources": {"requests": {"example.com/gpu": count}}}]}});
     let usage = |object: &Value| Arc::new(decoded::<Pod>(object).usage(GATES).usage);
-    let requests =
-        json!([{"name": "a", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 3}}]);
+    let request = |class: &str, count: u32| json!({"name": class, "exactly": {"deviceClassName": class, "allocationMode": "ExactCount", "count": count}});
+    let requests = [request("gpu", 3), request("big", 2)];
     let claim = decoded::<ResourceClaim>(&json!({"spec": {"devices": {"requests": requests}}}));
     let claim = Arc::new(claim.usage(GATES).usage);
     let implicit = "requests.deviceclass.resource.kubernetes.io/gpu";
     let hard = json!({"requests.example.com/gpu": "9", implicit: "9"});
-    let counted = |resources: ExtendedResources, pod: Option<Value>| {
+    let counted = |resources: &[(&str, Option<&str>)], pod: Option<Value>| {
         let mut snapshot = snapshot(&json!({"hard": hard}), &json!({}), &[pods(&[gpu("2")])]);
-        let claims = vec![ClaimUsage { claim: Arc::clone(&claim), pod: pod.as_ref().map(usage) }];
-        snapshot.extended = Some(Ok(ExtendedUsage { resources, claims }));
+        let resources = resources.iter().map(|(class, extended)| (Text::new(class), extended.map(Text::new))).collect();
+        snapshot.extended = ExtendedUsage { resources, claims: vec![(Arc::clone(&claim), pod.as_ref().map(usage))] };
         let plan = decide(&snapshot);
         ["requests.example.com/gpu", implicit].map(|name| plan.used[name].text.to_string())
     };
-    let class = |extended: Option<&str>| ExtendedResources::from([("gpu".into(), extended.map(Text::new))]);
-    assert_eq!(counted(ExtendedResources::new(), None), ["2", "0"]);
-    assert_eq!(counted(class(None), None), ["2", "3"]);
-    assert_eq!(counted(class(Some("example.com/gpu")), None), ["5", "3"]);
-    assert_eq!(counted(class(Some("example.com/gpu")), Some(gpu("2"))), ["3", "3"]);
-    assert_eq!(counted(class(Some("example.com/gpu")), Some(gpu("4"))), ["2", "3"]);
+    assert_eq!(counted(&[], None), ["2", "0"]);
+    assert_eq!(counted(&[("gpu", None)], None), ["2", "0"], "a class without an extended resource");
+    let class = [("gpu", Some("example.com/gpu"))];
+    assert_eq!(counted(&class, None), ["5", "3"]);
+    assert_eq!(counted(&class, Some(gpu("2"))), ["3", "3"]);
+    assert_eq!(counted(&class, Some(gpu("4"))), ["2", "3"]);
+    let mut gone = gpu("2");
+    gone["metadata"] = json!({"deletionTimestamp": at(-100), "deletionGracePeriodSeconds": 30});
+    assert_eq!(counted(&class, Some(gone)), ["5", "3"], "a Pod that no longer counts is not subtracted");
+    let both = [class[0], ("big", Some("example.com/gpu"))];
+    assert_eq!(counted(&both, None), ["5", "3"], "the largest number of one class");
+    let spec = json!({"hard": hard, "scopes": ["NotTerminating"]});
+    let mut scoped = snapshot(&spec, &json!({}), &[pods(&[gpu("2")])]);
+    let resources = [(Text::new("gpu"), Some(Text::new("example.com/gpu")))].into_iter().collect();
+    scoped.extended = ExtendedUsage { resources, claims: vec![(Arc::clone(&claim), None)] };
+    assert_eq!(&*decide(&scoped).used["requests.example.com/gpu"].text, "2", "a claim satisfies no scope");
+}
+
+#[test]
+fn device_kinds_that_cannot_be_counted_keep_extended_resources() {
+    // RESOURCEQUOTA-60
+    let (hard, claims) = (json!({"requests.example.com/gpu": "9", "pods": "5"}), RESOURCE_CLAIMS.to_string());
+    let mut snapshot = snapshot(&json!({"hard": hard}), &json!({}), &[pods(&[json!({})])]);
+    snapshot.kinds.insert(Text::new(&claims), KindState::Failed("claims cannot be listed: 403".to_owned()));
+    let names = |plan: &Plan| plan.used.keys().map(ToString::to_string).collect::<Vec<_>>();
+    snapshot.kinds.insert(Text::new(&DEVICE_CLASSES.to_string()), KindState::Unserved);
+    let plan = decide(&snapshot);
+    assert_eq!(names(&plan), ["pods"]);
+    assert_eq!(plan.failures, ["claims cannot be listed: 403"]);
 }

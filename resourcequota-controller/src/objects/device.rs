@@ -1,10 +1,9 @@
 //! ResourceClaims with the devices that they may get, and DeviceClasses.
 
 use common::{json::null_as_default, prelude::*, quantity::Amount};
-use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::{ClaimLink, CountedObject, CountedUsage, Gates};
+use super::{CountedObject, CountedUsage, DeviceLink, Gates};
 use crate::usage::{Amounts, Usage};
 
 /// API resource of ResourceClaims.
@@ -21,8 +20,7 @@ const MAX_DEVICES: i64 = 32;
 /// The fields of a ResourceClaim that decide what it uses.
 #[derive(Debug, Deserialize)]
 pub struct ResourceClaim {
-    /// Metadata, which is dropped after the object was counted.
-    pub metadata: Meta,
+    metadata: Meta,
     #[serde(default)]
     spec: Spec,
 }
@@ -57,17 +55,6 @@ struct DeviceCount {
     allocation_mode: Text,
     #[serde(deserialize_with = "null_as_default")]
     count: i64,
-}
-
-/// A ResourceClaim that counts for extended resources.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OwnedClaim {
-    /// `metadata.name`.
-    pub name: Text,
-    /// Its creation, by which the first claim of a Pod is found.
-    pub created: Option<Timestamp>,
-    /// The controlling Pod of a claim that the scheduler created for extended resources.
-    pub pod: Option<(Text, Uid)>,
 }
 
 impl DeviceCount {
@@ -106,12 +93,11 @@ impl CountedObject for ResourceClaim {
                 *known = known.plus(amount);
             }
         }
-        let link = gates.extended_resources.then(|| {
-            let Meta { name, annotations, creation_timestamp, .. } = &self.metadata;
-            let is_generated = annotations.get(EXTENDED_RESOURCE_CLAIM) == Some("true");
-            let pod = self.metadata.controller().filter(|owner| owner.kind == "Pod" && owner.api_version == "v1");
-            let pod = pod.filter(|_| is_generated).map(|owner| (owner.name.clone(), owner.uid.clone()));
-            Box::new(ClaimLink::Claim(OwnedClaim { name: Text::new(name), created: *creation_timestamp, pod }))
+        let Meta { annotations, creation_timestamp, .. } = &self.metadata;
+        let is_generated = gates.extended_resources && annotations.get(EXTENDED_RESOURCE_CLAIM) == Some("true");
+        let pod = self.metadata.controller().filter(|owner| owner.kind == "Pod" && owner.api_version == "v1");
+        let link = pod.filter(|_| is_generated).map(|pod| {
+            Box::new(DeviceLink::Claim { created: *creation_timestamp, pod: pod.name.clone(), uid: pod.uid.clone() })
         });
         CountedUsage { usage: Usage { amounts, ..Usage::default() }, link }
     }
@@ -120,19 +106,16 @@ impl CountedObject for ResourceClaim {
 /// A DeviceClass, with the name of its extended resource.
 #[derive(Debug, Deserialize)]
 pub struct DeviceClass {
-    /// Metadata, of which only the name is kept.
-    pub metadata: Meta,
-    /// `spec`.
+    metadata: Meta,
     #[serde(default, deserialize_with = "null_as_default")]
-    pub spec: DeviceClassSpec,
+    spec: ClassSpec,
 }
 
-/// `spec` of a [`DeviceClass`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct DeviceClassSpec {
-    /// `extendedResourceName`; `None` for a class without one.
-    pub extended_resource_name: Option<Text>,
+struct ClassSpec {
+    #[serde(deserialize_with = "null_as_default")]
+    extended_resource_name: Text,
 }
 
 impl Object for DeviceClass {
@@ -142,8 +125,12 @@ impl Object for DeviceClass {
     fn meta(&self) -> &Meta {
         &self.metadata
     }
+}
 
-    fn drop_unneeded_fields(&mut self) {
-        self.metadata.drop_annotations_and_finalizers();
+impl CountedObject for DeviceClass {
+    fn usage(&self, _: Gates) -> CountedUsage {
+        let name = Some(&self.spec.extended_resource_name).filter(|name| !name.is_empty());
+        let link = name.map(|name| Box::new(DeviceLink::Class { extended_resource: name.clone() }));
+        CountedUsage { link, ..CountedUsage::default() }
     }
 }

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use self::resources::ResourceList;
-use super::{ClaimLink, CountedObject, CountedUsage, Gates};
+use super::{CountedObject, CountedUsage, DeviceLink, Gates};
 use crate::{
     names,
     usage::{Amounts, ScopeFacts, Usage, UsageClass},
@@ -200,7 +200,7 @@ impl CountedObject for Pod {
         let amounts_end = self.amounts_end().filter(|_| !is_finished);
         let class = UsageClass { facts: self.facts(), amounts_end };
         let claim = self.status.extended_resource_claim_status.as_ref().filter(|_| gates.extended_resources);
-        let link = claim.map(|claim| Box::new(ClaimLink::Pod(claim.resource_claim_name.clone())));
+        let link = claim.map(|status| Box::new(DeviceLink::Pod { claim: status.resource_claim_name.clone() }));
         CountedUsage { usage: Usage { class, amounts }, link }
     }
 }

@@ -30,8 +30,10 @@ pub struct Quota {
     pub conditions: Vec<Condition>,
     /// `status`.
     pub status: QuotaStatus,
-    /// The kinds that the names in `spec.hard` and `status.hard` concern, sorted.
+    /// The kinds of the names in `spec.hard` and `status.hard`, sorted.
     pub kinds: Box<[Text]>,
+    /// Whether one of these names limits an extended resource.
+    pub has_extended_resources: bool,
 }
 
 /// `status` of a [`Quota`]. Admission of the API server writes it, too.
@@ -174,9 +176,11 @@ impl<'de> Deserialize<'de> for Quota {
         let plain = |scope: Text| Condition { scope, operator: Operator::Exists, values: Vec::new() };
         let mut conditions: Vec<_> = spec.scopes.into_iter().map(plain).collect();
         conditions.extend(spec.scope_selector.match_expressions);
-        let kinds: BTreeSet<_> =
-            spec.hard.keys().chain(status.hard.keys()).flat_map(|name| names::kinds_of(name)).collect();
-        Ok(Self { metadata, hard: spec.hard, conditions, status, kinds: kinds.into_iter().collect() })
+        let names = || spec.hard.keys().chain(status.hard.keys());
+        let kinds: BTreeSet<_> = names().filter_map(|name| names::kind_of(name)).collect();
+        let (kinds, has_extended_resources) =
+            (kinds.into_iter().collect(), names().any(|name| names::is_extended(name)));
+        Ok(Self { metadata, hard: spec.hard, conditions, status, kinds, has_extended_resources })
     }
 }
 

@@ -59,13 +59,14 @@ fn init_containers_use_their_peak_and_sidecars_are_added() {
 #[test]
 fn resources_of_the_pod_replace_and_overhead_is_added() {
     // RESOURCEQUOTA-26, RESOURCEQUOTA-27
-    let containers = [container("a", &json!({"cpu": "1", "memory": "1Gi"}), &json!({"cpu": "2"}))];
+    let containers = [container("a", &json!({"cpu": "1", "memory": "1Gi"}), &json!({"cpu": "2", "memory": "0"}))];
     let spec = json!({"containers": containers, "resources": {"requests": {"cpu": "3"}},
         "overhead": {"cpu": "100m", "memory": "1Mi", "ephemeral-storage": "1Ki"}});
     let mut expected = vec![
         ("cpu", "3100m"),
         ("ephemeral-storage", "1Ki"),
         ("limits.cpu", "2100m"),
+        ("limits.memory", "0"),
         ("memory", "1025Mi"),
         ("pods", "1"),
         ("requests.cpu", "3100m"),
@@ -75,7 +76,7 @@ fn resources_of_the_pod_replace_and_overhead_is_added() {
     assert_usage::<Pod>(&json!({"spec": spec}), &expected);
     let gates = Gates { pod_level_resources: false, ..GATES };
     let without_gate = decoded::<Pod>(&json!({"spec": spec})).usage(gates).usage.amounts;
-    (expected[0].1, expected[5].1) = ("1100m", "1100m");
+    (expected[0].1, expected[6].1) = ("1100m", "1100m");
     let without_gate: Vec<_> =
         without_gate.iter().map(|(name, amount)| (name.to_string(), amount.to_string())).collect();
     assert_eq!(without_gate.iter().map(|(name, amount)| (&**name, &**amount)).collect::<Vec<_>>(), expected);

@@ -20,7 +20,7 @@ impl World {
         let seen = Arc::clone(&events);
         let tally = Arc::new(Tally::new(GATES, move |_, event| seen.lock().push(event)));
         tally.add_namespace(&"shop".into());
-        Self { sink: TallySink::of_cluster(Arc::clone(&tally)), tally, events }
+        Self { sink: TallySink::new(Arc::clone(&tally), None), tally, events }
     }
 
     fn list(sink: &TallySink<Pod>, pods: &[Value], version: &str) {
@@ -40,8 +40,9 @@ impl World {
         self.tally.read(&"shop".into(), |tally| tally.sums.clone()).unwrap()
     }
 
-    fn state(&self) -> TallyState {
-        self.tally.read(&"shop".into(), NamespaceTally::state).unwrap()
+    /// Returns whether the namespace is listed, and its unreadable object.
+    fn state(&self) -> (bool, Option<String>) {
+        self.tally.read(&"shop".into(), |tally| (tally.is_listed(), tally.unreadable())).unwrap()
     }
 
     fn events(&self) -> Vec<TallyEvent> {
@@ -58,9 +59,9 @@ fn pod(name: &str, version: u64, cpu: u32) -> Value {
 fn only_a_release_and_the_first_list_are_events() {
     // RESOURCEQUOTA-13, RESOURCEQUOTA-14, RESOURCEQUOTA-87
     let world = World::new();
-    assert_eq!(world.state(), TallyState::Unlisted);
+    assert_eq!(world.state(), (false, None));
     World::list(&world.sink, &[pod("a", 1, 2)], "1");
-    assert_eq!((world.state(), world.events()), (TallyState::Counted, vec![TallyEvent::Listed]));
+    assert_eq!((world.state(), world.events()), ((true, None), vec![TallyEvent::Listed]));
     world.sink.put_object(entry(&pod("b", 2, 2)));
     world.sink.put_object(entry(&pod("b", 3, 3)));
     assert_eq!(world.events(), [], "an addition or an increase was charged by admission");
@@ -76,7 +77,11 @@ fn only_a_release_and_the_first_list_are_events() {
     assert_eq!(world.events(), [TallyEvent::Released]);
     World::list(&world.sink, &[pod("a", 1, 2)], "8");
     assert_eq!(world.events(), [], "the list shows the same objects");
-    World::list(&world.sink, &[], "9");
+    let mut short = pod("a", 9, 2);
+    short["spec"]["activeDeadlineSeconds"] = json!(5);
+    world.sink.put_object(entry(&short));
+    assert_eq!(world.events(), [TallyEvent::Released], "it left a scope");
+    World::list(&world.sink, &[], "10");
     assert_eq!((world.events(), world.sums()), (vec![TallyEvent::Released], UsageSums::default()));
 }
 
@@ -96,13 +101,55 @@ fn a_namespace_without_a_quota_is_not_kept() {
 #[test]
 fn the_list_of_a_new_namespace_brings_back_no_older_state() {
     let world = World::new();
-    let namespace_sink = TallySink::of_namespace(Arc::clone(&world.tally), "shop".into());
+    let namespace_sink = TallySink::new(Arc::clone(&world.tally), Some("shop".into()));
     world.sink.put_object(entry(&pod("new", 7, 1)));
     world.sink.put_object(entry(&pod("changed", 6, 5)));
     world.delete("deleted", 8);
     World::list(&namespace_sink, &[pod("changed", 2, 1), pod("deleted", 3, 1), pod("old", 4, 2)], "5");
     assert_eq!(world.sums(), sums_of::<Pod>(&[pod("new", 7, 1), pod("changed", 6, 5), pod("old", 4, 2)]));
     assert_eq!(world.events(), [TallyEvent::Listed]);
+    World::list(&namespace_sink, &[pod("old", 4, 2)], "5");
+    assert_eq!((world.sink.len(), world.events()), (3, vec![]), "a first list that ends second is ignored");
+}
+
+#[test]
+fn only_a_new_namespace_with_objects_is_read_by_an_informer_of_its_own() {
+    // RESOURCEQUOTA-80
+    let world = World::new();
+    let in_namespace = |namespace: &str, version| {
+        let mut pod = pod("a", version, 2);
+        pod["metadata"]["namespace"] = json!(namespace);
+        pod
+    };
+    assert!(!world.tally.add_namespace(&"early".into()), "the first list is still to come");
+    World::list(&world.sink, &[in_namespace("early", 1), in_namespace("old", 2)], "5");
+    assert_eq!(world.events(), [TallyEvent::Listed; 2]);
+    world.sink.put_object(entry(&in_namespace("grown", 6)));
+    let added = ["empty", "old", "grown", "early"].map(|namespace| world.tally.add_namespace(&namespace.into()));
+    assert_eq!(added, [false, true, true, false]);
+    let is_listed = |namespace: &str| world.tally.read(&namespace.into(), NamespaceTally::is_listed).unwrap();
+    assert_eq!(["empty", "old", "grown"].map(is_listed), [true, false, false]);
+    world.tally.remove_namespace(&"early".into());
+    assert!(world.tally.add_namespace(&"early".into()), "its objects were forgotten");
+}
+
+#[test]
+fn a_namespace_that_is_added_during_a_list_is_read_again_if_it_has_objects() {
+    let world = World::new();
+    let mut set = world.sink.begin_set();
+    world.tally.add_namespace(&"empty".into());
+    world.tally.add_namespace(&"full".into());
+    let namespace_sink = TallySink::new(Arc::clone(&world.tally), Some("full".into()));
+    let mut full = pod("a", 1, 2);
+    full["metadata"]["namespace"] = json!("full");
+    World::list(&namespace_sink, &[full.clone()], "3");
+    world.events();
+    world.sink.add_to_set(&mut set, entry(&full), ChangeOrigin::Initial);
+    world.sink.complete_set(set, ResourceVersion::parse("4"), ChangeOrigin::Initial);
+    let mut events = world.events();
+    events.sort();
+    assert_eq!(events, [TallyEvent::Listed, TallyEvent::Listed, TallyEvent::Unlisted]);
+    assert_eq!(world.sink.len(), 0, "its changes between both versions are unknown");
 }
 
 #[test]
@@ -112,15 +159,16 @@ fn an_unreadable_object_stops_the_count_of_its_namespace_until_it_can_be_read() 
     let meta = serde_json::from_value(json!({"name": "a", "namespace": "shop", "resourceVersion": "2"})).unwrap();
     let malformed = common::object::MalformedObject { meta, error: "no number".to_owned() };
     world.sink.put_object(CacheEntry::Unreadable(Arc::new(malformed)));
-    assert_eq!(world.state(), TallyState::Unreadable("a cannot be read: no number".to_owned()));
+    assert_eq!(world.state(), (true, Some("a cannot be read: no number".to_owned())));
     world.events();
     world.sink.put_object(entry(&pod("a", 3, 2)));
-    assert_eq!((world.state(), world.events()), (TallyState::Counted, vec![TallyEvent::Released]));
+    assert_eq!((world.state(), world.events()), ((true, None), vec![TallyEvent::Released]));
 }
 
 #[test]
 fn objects_with_equal_usage_share_it() {
     let world = World::new();
+    World::list(&world.sink, &[], "0");
     for number in 0..1000 {
         world.sink.put_object(entry(&pod(&format!("p{number}"), number + 1, 2)));
     }

@@ -46,3 +46,25 @@ async fn a_new_process_finds_nothing_to_do() {
     world.assert_wrote_nothing();
     assert_eq!(world.explain()["state"], "settled");
 }
+
+/// RESOURCEQUOTA-100.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_counts_what_existed_when_its_term_began() {
+    let mut world = cluster().settled(quota("web", json!({"pods": "9"}))).await;
+    world.create(pod("a", "1")).await;
+    world.wait(5).await;
+    let standby = world.stand_by(CONTROLLER);
+    world.wait(5).await;
+    world.hold("pods");
+    world.crash();
+    world.create(pod("b", "1")).await;
+    world.clear_log();
+    standby.lead();
+    world.wait(3).await;
+    world.release("pods");
+    world.wait(60).await;
+    world.assert_wrote_nothing();
+    assert_eq!(used(&world, "pods").await, "2");
+    let caches = standby.caches().to_string();
+    assert!(caches.contains(r#""resource":"pods""#), "{caches}");
+}

@@ -29,12 +29,15 @@ use crate::{
     panics,
     queue::{Queue, QueueKey},
     runtime::{LoopContext, RunningLoop},
+    succession::LeadershipStart,
 };
 
 /// The most plans that are remembered for diagnostics.
 const MAX_RECENT_PLANS: usize = 128;
 /// How long the syncs of a key must fail until metrics count the key as failing.
 const MIN_FAILING_TIME: Duration = Duration::from_mins(10);
+/// How long a new leader waits for the caches of [`Controller::optional_informers`].
+const OPTIONAL_CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most keys that diagnostics list in each category.
 const MAX_LISTED_KEYS: usize = 100;
 
@@ -192,6 +195,12 @@ impl<C: Controller> LoopState<C> {
         if let Some(succession) = &succession {
             let informers = informers.iter().map(|informer| (**informer).as_ref());
             futures::future::join_all(informers.map(|informer| informer.catch_up_with_predecessor(succession))).await;
+            let optional_informers = self.controller.optional_informers();
+            let informers = optional_informers.iter().map(|informer| (**informer).as_ref());
+            // The predecessor read what others have written, and the versions of that are unknown.
+            let start = LeadershipStart { versions_written_by_predecessor: None, ..succession.clone() };
+            let all = futures::future::join_all(informers.map(|informer| informer.catch_up_with_predecessor(&start)));
+            let _ = tokio::time::timeout(OPTIONAL_CATCH_UP_TIMEOUT, all).await;
         }
         tracing::info!(logger = self.name, "Caches are synced");
     }
@@ -403,7 +412,9 @@ impl<C: Controller> RunningLoop for Loop<C> {
 
     fn debug_cache(&self) -> Value {
         let one = |i: &dyn AnyInformer| json!({"resource": i.resource().to_string(), "objects": i.len(), "version": i.version().to_string(), "state": i.informer_status()});
-        json!({"name": self.shared.name, "caches": self.shared.context.parts.informers().iter().map(|informer| one((**informer).as_ref())).collect::<Vec<_>>()})
+        let informers =
+            self.shared.context.parts.informers().into_iter().chain(self.shared.controller.optional_informers());
+        json!({"name": self.shared.name, "caches": informers.map(|informer| one((*informer).as_ref())).collect::<Vec<_>>()})
     }
 
     fn explain(&self, key: Option<&str>) -> Value {

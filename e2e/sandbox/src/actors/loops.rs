@@ -114,6 +114,11 @@ impl Loops {
         self.running().map(|l| l.debug_queue()).collect()
     }
 
+    /// What their caches hold.
+    pub fn caches(&self) -> serde_json::Value {
+        self.running().map(|l| l.debug_cache()).collect()
+    }
+
     /// What the loops say of one key, or of all.
     pub fn explain(&self, key: Option<&str>) -> serde_json::Value {
         self.running().map(|l| l.explain(key)).collect()

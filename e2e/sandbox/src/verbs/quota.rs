@@ -27,6 +27,9 @@ pub(crate) const QUOTAS: &str = "resourcequotas";
 const BARE: [&str; 7] =
     ["configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", QUOTAS, "secrets", "services"];
 
+/// What stands between the name of a storage class and what is limited.
+const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
+
 /// Amounts by the name that a quota may limit.
 type Amounts = BTreeMap<String, Quantity>;
 
@@ -113,7 +116,7 @@ pub(crate) fn is_limited_by(resource: &Resource, name: &str) -> bool {
                     .is_some_and(|name| name.contains('/') && !name.contains("kubernetes.io/"))
         }
         "services" => matches!(name, "services.nodeports" | "services.loadbalancers"),
-        "persistentvolumeclaims" => name == "requests.storage",
+        "persistentvolumeclaims" => name == "requests.storage" || name.contains(OF_CLASS),
         _ => false,
     }
 }
@@ -137,7 +140,12 @@ pub(crate) fn usage(resource: &Resource, object: &Value) -> Amounts {
         }
         ("persistentvolumeclaims", _) => {
             let storage = Quantity::parse(text(object, &["spec", "resources", "requests", "storage"]));
-            amounts.extend(storage.ok().map(|storage| ("requests.storage".to_owned(), storage)));
+            let class = text(object, &["spec", "storageClassName"]);
+            amounts.insert(format!("{class}{OF_CLASS}{plural}"), Quantity::ONE);
+            if let Ok(storage) = storage {
+                amounts.insert(format!("{class}{OF_CLASS}requests.storage"), storage);
+                amounts.insert("requests.storage".to_owned(), storage);
+            }
         }
         _ => {}
     }

@@ -83,7 +83,6 @@ impl Pod {
                 let amounts = self.effective(container, part, allocated);
                 add(&mut total, &amounts);
                 add(&mut sidecars, &amounts);
-                raise(&mut peak, &sidecars);
             } else {
                 let mut amounts = part(&container.resources).0.clone();
                 add(&mut amounts, &sidecars);

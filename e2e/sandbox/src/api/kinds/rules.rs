@@ -147,7 +147,8 @@ impl Walk<'_> {
         let wrong = match syntax {
             "labels" => return selectors::validate_labels(self.errors, value, at),
             "label" => syntax::label(word),
-            "subdomain" => syntax::subdomain(word),
+            "optional-subdomain" if word.is_empty() => Vec::new(),
+            "subdomain" | "optional-subdomain" => syntax::subdomain(word),
             "qualified" => syntax::qualified_name(word),
             "value" => syntax::label_value(word),
             "port" => syntax::port_name(word),
