@@ -4,15 +4,18 @@ pub mod decide;
 
 use std::sync::Arc;
 
-use common::{pods::PODS, prelude::*, settings::WorkersFlag, wire::messages};
+use common::{
+    metrics::{Counter, Stability},
+    pods::PODS,
+    prelude::*,
+    settings::WorkersFlag,
+    wire::messages,
+};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use self::decide::{Plan, Snapshot, new_claim};
-use crate::{
-    metrics::CreationMetrics,
-    objects::{ByClaim, CLAIMS, Claim, EphemeralVolume, Pod, index_value_of_claim},
-};
+use crate::objects::{ByClaim, Claim, EphemeralVolume, Pod, index_value_of_claim};
 
 /// The number of workers of the loop.
 pub const CONCURRENT_EPHEMERAL_VOLUME_SYNCS: WorkersFlag =
@@ -23,24 +26,28 @@ pub const EPHEMERAL_VOLUME_LOOP: LoopDefinition =
     LoopDefinition::new("ephemeral-volume-controller", "ephemeral-volume", start)
         .with_user_agent_and_component("ephemeral-volume-controller", "ephemeral_volume");
 
-/// Caches and memory of the loop.
 struct EphemeralController {
     claims: Arc<Store<Claim>>,
     pods: Arc<Store<Pod>>,
     queue: Queue<NamespacedName>,
     ledger: Ledger,
-    metrics: CreationMetrics,
+    creations: Counter,
+    creation_failures: Counter,
 }
 
 fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
     let queue = context.new_queue("ephemeral_volume");
     let (claims, pods) = (context.shared_informer::<Claim>(), context.shared_informer::<Pod>());
+    // Upstream gives both metrics the same description.
+    let help = "Number of PersistentVolumeClaim creation requests";
+    let counter = |name| context.metrics.counter(name, Stability::Alpha, help, &[]).with_label_values(&[]);
     let controller = Arc::new(EphemeralController {
         claims: Arc::clone(claims.store()),
         pods: Arc::clone(pods.store()),
         queue: queue.clone(),
         ledger: context.ledger(),
-        metrics: CreationMetrics::new(&context.metrics),
+        creations: counter("ephemeral_volume_controller_create_total"),
+        creation_failures: counter("ephemeral_volume_controller_create_failures_total"),
     });
     claims.add_handler(handler_from_method(&controller, EphemeralController::on_claim));
     pods.add_handler(handler_from_method(&controller, EphemeralController::on_pod));
@@ -123,10 +130,13 @@ async fn create_claim(pod: &Pod, volume: &EphemeralVolume, io: Io<'_, EphemeralC
         .decode(&messages::PERSISTENT_VOLUME_CLAIM_TEMPLATE)
         .map_err(|error| SyncError::new(SyncErrorClass::Template, format!("{what}: {error}")))?;
     let body = io.encode_body(|| new_claim(pod, claim_name, template));
-    let request = Request::create(CLAIMS, &pod.metadata.namespace, &Arc::from(claim_name.as_str()), body);
+    let request = Request::create(Claim::RESOURCE, &pod.metadata.namespace, &Arc::from(claim_name.as_str()), body);
     let request = request.with_role(ObjectRole::AwaitedObject);
     let created = io.send(request.with_reason(format!("the ephemeral volume {name} needs it"))).await;
-    io.update_memory(|controller| controller.metrics.record(created.is_err()));
+    io.update_memory(|controller| {
+        controller.creations.inc();
+        controller.creation_failures.inc_by(u64::from(created.is_err()));
+    });
     let Err(refusal) = created else { return Ok(()) };
     let error = SyncError::from_refusal(&what, &refusal);
     // The Pod is about to be deleted.

@@ -13,13 +13,13 @@
 //!
 //! # How it is laid out
 //!
-//! The four loops have their own queues and workers. They share the caches of claims, Pods and PersistentVolumes.
+//! The four loops have their own queues and workers. They share the caches of claims, Pods and PersistentVolumes. The three
+//! protections share their loop, [`protection`], and differ in what uses an object.
 //!
 //! ```text
-//! events of claims, Pods ────────► queue ──► claims.rs ──► claims/decide.rs ──► claims/act.rs ──► API server
-//!                                   (index of Pods by claim)                   (list of Pods)
-//! events of volumes, classes ────► queue ──► protection.rs ──► protection/decide.rs ──► act ──► API server
-//! new Pods, deleted claims ──────► queue ──► ephemeral.rs ──► ephemeral/decide.rs ──► act ──► API server
+//! events of claims, Pods ────────► queue ──► claims.rs ──┐
+//! events of volumes, classes ────► queue ────────────────┴► protection.rs ──► protection/decide.rs ──► act ──► API server
+//! new Pods, deleted claims ──────► queue ─────────────────► ephemeral.rs ───► ephemeral/decide.rs ───► act ──► API server
 //! ```
 //!
 //! `docs/behaviour/volume-controller.md` lists the differences from upstream.
@@ -29,7 +29,6 @@ pub mod ephemeral;
 pub mod objects;
 pub mod protection;
 
-mod metrics;
 #[cfg(test)]
 mod world;
 
@@ -51,7 +50,7 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
             ephemeral volumes.",
     loops: LOOPS,
     workers_flags: &[ephemeral::CONCURRENT_EPHEMERAL_VOLUME_SYNCS],
-    feature_gates: &[claims::PERSISTENT_VOLUME_CLAIM_UNUSED_SINCE_TIME, protection::VOLUME_ATTRIBUTES_CLASS],
+    feature_gates: &[protection::VOLUME_ATTRIBUTES_CLASS],
     tunables: &[EXPECTATIONS_TIMEOUT],
     single_value_flags: &[],
 };

@@ -14,16 +14,6 @@ use serde::Deserialize;
 
 pub use pod::{ByClaim, EphemeralVolume, Pod, index_value_of_claim};
 
-/// API resource of PersistentVolumeClaims.
-pub const CLAIMS: Resource = Resource::namespaced("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
-/// API resource of PersistentVolumes.
-pub const PERSISTENT_VOLUMES: Resource = Resource::cluster_scoped("", "v1", "persistentvolumes", "PersistentVolume");
-/// API resource of VolumeAttributesClasses.
-pub const CLASSES: Resource =
-    Resource::cluster_scoped("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass");
-/// Type of the condition of a claim that says since when no Pod refers to it.
-pub const UNUSED: &str = "Unused";
-
 /// A kind of objects that a finalizer protects while they are in use.
 pub trait Protected: Object {
     /// Entry of `metadata.finalizers`, which the API server adds to new objects.
@@ -40,13 +30,9 @@ pub trait Protected: Object {
     }
 }
 
-/// Defines the part of a projection that all kinds have in common.
-macro_rules! projection {
-    ($resource:expr, $indexes:ty, $schema:expr) => {
-        const RESOURCE: Resource = $resource;
-        type Indexes = $indexes;
-        const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = $schema;
-
+/// Implements the methods of [`Object`] for a kind whose labels and annotations do not matter.
+macro_rules! bare_metadata {
+    () => {
         fn meta(&self) -> &Meta {
             &self.metadata
         }
@@ -100,20 +86,12 @@ struct Spec {
 struct ClaimStatus {
     current_volume_attributes_class_name: Option<Text>,
     modify_volume_status: Option<ModifyVolumeStatus>,
-    conditions: Option<Vec<ClaimCondition>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ModifyVolumeStatus {
     target_volume_attributes_class_name: Option<Text>,
-}
-
-#[derive(Debug, Deserialize)]
-struct ClaimCondition {
-    #[serde(rename = "type")]
-    kind: Text,
-    status: Text,
 }
 
 /// `status` of a [`PersistentVolume`].
@@ -129,12 +107,6 @@ impl Claim {
     pub fn is_controlled_by(&self, pod: &Pod) -> bool {
         self.metadata.controller().is_some_and(|owner| owner.uid == pod.metadata.uid)
     }
-
-    /// Returns `status` of the condition [`UNUSED`]; `None` if the condition is missing.
-    pub fn unused_status(&self) -> Option<&str> {
-        let mut conditions = self.status.conditions.iter().flatten();
-        conditions.find(|condition| &*condition.kind == UNUSED).map(|condition| condition.status.as_str())
-    }
 }
 
 impl Protected for Claim {
@@ -142,7 +114,11 @@ impl Protected for Claim {
 }
 
 impl Object for Claim {
-    projection!(CLAIMS, (ByClass, HeldByNamespace), Some(&messages::PERSISTENT_VOLUME_CLAIM));
+    const RESOURCE: Resource = Resource::namespaced("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
+    type Indexes = (ByClass, HeldByNamespace);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::PERSISTENT_VOLUME_CLAIM);
+
+    bare_metadata!();
 }
 
 impl Protected for PersistentVolume {
@@ -150,7 +126,11 @@ impl Protected for PersistentVolume {
 }
 
 impl Object for PersistentVolume {
-    projection!(PERSISTENT_VOLUMES, (ByClass,), Some(&messages::PERSISTENT_VOLUME));
+    const RESOURCE: Resource = Resource::cluster_scoped("", "v1", "persistentvolumes", "PersistentVolume");
+    type Indexes = (ByClass,);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::PERSISTENT_VOLUME);
+
+    bare_metadata!();
 }
 
 impl Protected for Class {
@@ -158,7 +138,11 @@ impl Protected for Class {
 }
 
 impl Object for Class {
-    projection!(CLASSES, (), None);
+    const RESOURCE: Resource =
+        Resource::cluster_scoped("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass");
+    type Indexes = ();
+
+    bare_metadata!();
 }
 
 /// A kind of objects that name classes.

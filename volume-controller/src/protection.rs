@@ -1,14 +1,18 @@
-//! The loops that protect PersistentVolumes and VolumeAttributesClasses, and what they share with that of claims.
+//! The loop that protects objects of one kind, and its use for PersistentVolumes and VolumeAttributesClasses.
 
 pub mod decide;
 
-use std::{sync::Arc, time::Duration};
+use std::{future, sync::Arc, time::Duration};
 
-use common::{api::PatchFormat, prelude::*, runtime::ServedInformer, settings::FeatureGate};
+use common::{
+    api::PatchFormat, informer::CacheEventHandler, prelude::*, runtime::ServedInformer, settings::FeatureGate,
+};
 use jiff::Timestamp;
 use serde_json::json;
 
-use self::decide::{FinalizerStep, MAX_NAMED_USERS, Plan, Snapshot, Usage, usage_of_class, usage_of_volume};
+use self::decide::{
+    FinalizerChange, MAX_NAMED_USERS, Plan, Snapshot, UNSEEN_USER_RECHECK_DELAY, Usage, usage_of_class, usage_of_volume,
+};
 use crate::objects::{ByClass, Claim, Class, NamesClasses, PersistentVolume, Protected};
 
 /// The gate of VolumeAttributesClasses.
@@ -24,40 +28,60 @@ pub const CLASS_PROTECTION_LOOP: LoopDefinition =
     LoopDefinition::new("volumeattributesclass-protection-controller", "", start_classes)
         .with_user_agent_and_component("volumeattributesclass-protection-controller", "");
 
-/// Number of workers of each protection, which upstream fixes, too.
-pub(crate) const WORKERS: usize = 1;
 /// The version of the API of classes.
 const CLASS_API_VERSIONS: [&str; 1] = ["storage.k8s.io/v1"];
 /// Delay after which a class is synced again if its first list has not been processed.
 const FIRST_LIST_RECHECK_DELAY: Duration = Duration::from_secs(1);
 
-/// The caches of a kind of protected objects.
-pub trait ProtectionCaches: Send + Sync + 'static {
+/// The caches of a kind of protected objects, and how the users of an object are found.
+pub trait Protection: Send + Sync + Sized + 'static {
     /// The kind.
     type Object: Protected;
 
     /// Returns the cache of the objects.
     fn objects(&self) -> Result<&Store<Self::Object>, NoSnapshot>;
     /// Returns what uses a terminating object.
-    fn usage(&self, object: &Self::Object) -> Result<Usage, NoSnapshot>;
+    fn usage(&self, object: &Self::Object, now: Timestamp) -> Result<Usage, NoSnapshot>;
+    /// Asks the server for a user that the caches lack, and describes it in one line.
+    fn find_unseen_user(
+        _: &Arc<Self::Object>,
+        _: Io<'_, ProtectionController<Self>>,
+    ) -> impl Future<Output = Result<Option<String>, SyncError>> + Send {
+        future::ready(Ok(None))
+    }
+    /// Cleans up the memory after a sync of an object.
+    fn after_sync(&self, _: &Self::Object) {}
 }
 
 /// The loop of one kind of protected objects.
-pub struct ProtectionController<C> {
-    caches: C,
+pub struct ProtectionController<P> {
+    pub(crate) protection: P,
     ledger: Ledger,
+}
+
+impl<P: Protection> ProtectionController<P> {
+    /// Starts the loop with one worker, as upstream.
+    pub(crate) fn start(
+        name: &'static str,
+        context: LoopContext,
+        queue: Queue<NamespacedName>,
+        protection: P,
+    ) -> Arc<dyn RunningLoop> {
+        let controller = Arc::new(Self { protection, ledger: context.ledger() });
+        Loop::start(name, context, controller, queue, 1)
+    }
 }
 
 struct VolumeCaches(Arc<Store<PersistentVolume>>);
 
-impl ProtectionCaches for VolumeCaches {
+impl Protection for VolumeCaches {
     type Object = PersistentVolume;
 
     fn objects(&self) -> Result<&Store<PersistentVolume>, NoSnapshot> {
         Ok(&self.0)
     }
 
-    fn usage(&self, volume: &PersistentVolume) -> Result<Usage, NoSnapshot> {
+    fn usage(&self, volume: &PersistentVolume, _: Timestamp) -> Result<Usage, NoSnapshot> {
         Ok(usage_of_volume(volume))
     }
 }
@@ -69,7 +93,7 @@ struct ClassCaches {
     volumes: Arc<Store<PersistentVolume>>,
 }
 
-impl ProtectionCaches for ClassCaches {
+impl Protection for ClassCaches {
     type Object = Class;
 
     fn objects(&self) -> Result<&Store<Class>, NoSnapshot> {
@@ -77,7 +101,7 @@ impl ProtectionCaches for ClassCaches {
         self.classes.get().map(|(_, classes)| &**classes).ok_or_else(unread)
     }
 
-    fn usage(&self, class: &Class) -> Result<Usage, NoSnapshot> {
+    fn usage(&self, class: &Class, _: Timestamp) -> Result<Usage, NoSnapshot> {
         // Objects that cannot be decoded are listed here, and may name the class.
         let unreadable = IndexValue::Text(Text::default());
         self.claims.list_by_index(ByClass, &unreadable)?;
@@ -91,46 +115,39 @@ impl ProtectionCaches for ClassCaches {
 }
 
 fn start_volumes(context: LoopContext) -> Arc<dyn RunningLoop> {
-    let (queue, ledger) = (context.new_queue("pvprotection"), context.ledger());
-    let handler = handler_of_protected(queue.clone(), ledger.clone());
-    let caches = VolumeCaches(context.watch_shared(handler));
-    let controller = Arc::new(ProtectionController { caches, ledger });
-    Loop::start(VOLUME_PROTECTION_LOOP.name, context, controller, queue, WORKERS)
+    let queue = context.new_queue("pvprotection");
+    let volumes = context.watch_shared(handler_of_protected(&queue, &context.ledger()));
+    ProtectionController::start(VOLUME_PROTECTION_LOOP.name, context, queue, VolumeCaches(volumes))
 }
 
 fn start_classes(context: LoopContext) -> Arc<dyn RunningLoop> {
-    let (queue, ledger) = (context.new_queue("vacprotection"), context.ledger());
-    let handler = handler_of_protected(queue.clone(), ledger.clone());
+    let queue = context.new_queue("vacprotection");
+    let handler = handler_of_protected(&queue, &context.ledger());
     let caches = ClassCaches {
         classes: context.start_informer_once_served(&CLASS_API_VERSIONS, handler, || {}),
         claims: context.watch_shared(handler_of_users::<Claim>(queue.clone())),
         volumes: context.watch_shared(handler_of_users::<PersistentVolume>(queue.clone())),
     };
-    let controller = Arc::new(ProtectionController { caches, ledger });
-    Loop::start(CLASS_PROTECTION_LOOP.name, context, controller, queue, WORKERS)
+    ProtectionController::start(CLASS_PROTECTION_LOOP.name, context, queue, caches)
 }
 
-type Handler<K> = Box<dyn Fn(&CacheEvent<K>, ChangeOrigin) + Send + Sync>;
-
 /// Enqueues an object whose finalizer may have to be added or removed.
-fn handler_of_protected<K: Protected>(queue: Queue<NamespacedName>, ledger: Ledger) -> Handler<K> {
-    Box::new(move |event, origin| match event {
-        CacheEvent::Deleted(object) => ledger.forget_owner(&object.meta().uid),
-        _ => {
-            if event.cached().is_some_and(|object| needs_sync(&**object)) {
-                queue.add(event.meta().key(), origin);
-            }
+pub(crate) fn handler_of_protected<K: Protected>(
+    queue: &Queue<NamespacedName>,
+    ledger: &Ledger,
+) -> CacheEventHandler<K> {
+    let (queue, ledger) = (queue.clone(), ledger.clone());
+    Box::new(move |event, origin| {
+        if let CacheEvent::Deleted(object) = event {
+            ledger.forget_owner(&object.meta().uid);
+        } else if event.cached().is_some_and(|object| object.lacks_finalizer() || object.is_held()) {
+            queue.add(event.meta().key(), origin);
         }
     })
 }
 
-/// Whether the finalizer of an object may have to be added or removed.
-pub(crate) fn needs_sync<K: Protected>(object: &K) -> bool {
-    object.lacks_finalizer() || object.is_held()
-}
-
 /// Enqueues the classes that an object names no longer.
-fn handler_of_users<K: NamesClasses>(queue: Queue<NamespacedName>) -> Handler<K> {
+fn handler_of_users<K: NamesClasses>(queue: Queue<NamespacedName>) -> CacheEventHandler<K> {
     Box::new(move |event, origin| {
         let (old, new) = match event {
             CacheEvent::Updated { old, new } => (old, new.class_names()),
@@ -143,15 +160,16 @@ fn handler_of_users<K: NamesClasses>(queue: Queue<NamespacedName>) -> Handler<K>
     })
 }
 
-impl<C: ProtectionCaches> Controller for ProtectionController<C> {
+impl<P: Protection> Controller for ProtectionController<P> {
     type Key = NamespacedName;
-    type Snapshot = Snapshot<C::Object>;
+    type Snapshot = Snapshot<P::Object>;
     type Plan = Plan;
 
-    fn observe(&self, key: &NamespacedName, _: Timestamp) -> Result<Self::Snapshot, NoSnapshot> {
+    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Self::Snapshot, NoSnapshot> {
         let no_children = |_: &Uid| HashSet::default();
-        let (object, _) = self.ledger.read(self.caches.objects()?, key, WaitPolicy::AllWrites, no_children)?;
-        let usage = if object.is_held() { self.caches.usage(&object)? } else { Usage::default() };
+        let objects = self.protection.objects()?;
+        let (object, _) = self.ledger.read(objects, key, WaitPolicy::AllWrites, no_children)?;
+        let usage = if object.is_held() { self.protection.usage(&object, now)? } else { Usage::default() };
         Ok(Snapshot { object, usage })
     }
 
@@ -159,8 +177,40 @@ impl<C: ProtectionCaches> Controller for ProtectionController<C> {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Self::Snapshot, plan: &Plan, io: Io<'_, Self>) -> Result<Requeue, SyncError> {
-        write_finalizer(&*snapshot.object, plan.step, io).await
+    async fn act(
+        Snapshot { object, .. }: &Self::Snapshot,
+        plan: &Plan,
+        io: Io<'_, Self>,
+    ) -> Result<Requeue, SyncError> {
+        let Some(change) = plan.change else { return Ok(Requeue::AfterPlannedDelay) };
+        let finalizer = P::Object::FINALIZER;
+        let (format, metadata, why) = match change {
+            FinalizerChange::Add => {
+                let others = object.meta().finalizers.iter().map(Text::as_str);
+                let all: Vec<_> = others.chain([finalizer]).collect();
+                // A strategic merge patch would put it first.
+                (PatchFormat::Merge, json!({"finalizers": all}), "it lacks the finalizer")
+            }
+            FinalizerChange::Remove => {
+                if plan.usage.needs_live_list
+                    && let Some(user) = P::find_unseen_user(object, io).await?
+                {
+                    io.explain_deviation(user);
+                    return Ok(Requeue::After(UNSEEN_USER_RECHECK_DELAY));
+                }
+                let removal = json!({"$deleteFromPrimitiveList/finalizers": [finalizer]});
+                (PatchFormat::Strategic, removal, "nothing uses it")
+            }
+        };
+        let body = io.encode_body(|| json!({ "metadata": metadata }));
+        let request = Request::patch(P::Object::RESOURCE, object.meta(), format, body);
+        match io.send(request.with_role(ObjectRole::SyncedObject).with_reason(why)).await {
+            Err(refusal) if refusal.class == RefusalClass::VersionConflict => Ok(Requeue::Conflict),
+            Err(refusal) if !refusal.is_not_found() => {
+                Err(SyncError::from_refusal("cannot change the finalizers", &refusal))
+            }
+            _ => Ok(Requeue::AfterPlannedDelay),
+        }
     }
 
     fn ledger_owner(snapshot: &Self::Snapshot) -> LedgerOwner {
@@ -168,32 +218,10 @@ impl<C: ProtectionCaches> Controller for ProtectionController<C> {
     }
 
     /// Drops the ledger record of an object that was deleted during the sync, because no later event would drop the record.
-    fn after_sync(&self, snapshot: &Self::Snapshot) {
-        let meta = snapshot.object.meta();
-        if self.caches.objects().is_ok_and(|objects| !objects.contains_object(meta)) {
-            self.ledger.forget_owner(&meta.uid);
+    fn after_sync(&self, Snapshot { object, .. }: &Self::Snapshot) {
+        self.protection.after_sync(object);
+        if self.protection.objects().is_ok_and(|objects| !objects.contains_object(object.meta())) {
+            self.ledger.forget_owner(&object.meta().uid);
         }
-    }
-}
-
-/// Adds or removes the finalizer, at exactly this version of the object.
-pub(crate) async fn write_finalizer<K: Protected, M: Sync>(
-    object: &K,
-    step: FinalizerStep,
-    io: Io<'_, M>,
-) -> Result<Requeue, SyncError> {
-    let (field, why, failure) = match step {
-        FinalizerStep::Keep | FinalizerStep::AwaitUsers => return Ok(Requeue::AfterPlannedDelay),
-        FinalizerStep::Add => ("finalizers", "it lacks the finalizer", "cannot add the finalizer"),
-        FinalizerStep::Remove => {
-            ("$deleteFromPrimitiveList/finalizers", "nothing uses it", "cannot remove the finalizer")
-        }
-    };
-    let body = io.encode_body(|| json!({"metadata": {field: [K::FINALIZER]}}));
-    let request = Request::patch(K::RESOURCE, object.meta(), PatchFormat::Strategic, body);
-    match io.send(request.with_role(ObjectRole::SyncedObject).with_reason(why)).await {
-        Err(refusal) if refusal.class == RefusalClass::VersionConflict => Ok(Requeue::Conflict),
-        Err(refusal) if !refusal.is_not_found() => Err(SyncError::from_refusal(failure, &refusal)),
-        _ => Ok(Requeue::AfterPlannedDelay),
     }
 }

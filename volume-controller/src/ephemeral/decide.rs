@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::prelude::*;
 use serde_json::{Value, json};
 
-use crate::objects::{CLAIMS, Claim, EphemeralVolume, Pod};
+use crate::objects::{Claim, EphemeralVolume, Pod};
 
 /// What one sync reads from the caches.
 pub struct Snapshot {
@@ -71,7 +71,7 @@ pub fn new_claim(pod: &Pod, claim_name: &str, mut template: Value) -> Value {
             metadata[field] = value;
         }
     }
-    json!({"apiVersion": CLAIMS.version(), "kind": CLAIMS.kind(), "metadata": metadata, "spec": template["spec"].take()})
+    json!({"apiVersion": "v1", "kind": Claim::RESOURCE.kind(), "metadata": metadata, "spec": template["spec"].take()})
 }
 
 #[cfg(test)]

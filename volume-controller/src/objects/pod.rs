@@ -4,12 +4,12 @@ use common::{
     intern::Labels,
     json::JsonStr,
     meta::{MetaWithGracePeriod, OwnerRefs},
-    pods::{PODS, Phase},
+    pods::PODS,
     prelude::*,
     store::StoreIndex,
     wire::{MessageSchema, RawMessage, messages},
 };
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde::{Deserialize, Deserializer};
 
 /// A Pod with the volumes that have claims.
 #[derive(Debug, PartialEq)]
@@ -20,8 +20,6 @@ pub struct Pod {
     pub has_node: bool,
     /// Whether the Pod is terminating without a grace period, so that its containers do not run any more.
     pub is_shut_down: bool,
-    /// Whether no container of the Pod runs or will run. Upstream: `IsPodTerminated`.
-    pub is_finished: bool,
     /// The claims of users that volumes name.
     pub claim_names: Box<[Text]>,
     /// The volumes whose claims are created for the Pod, in their order.
@@ -53,12 +51,10 @@ impl<'de> Deserialize<'de> for Pod {
             metadata: MetaWithGracePeriod,
             #[serde(borrow)]
             spec: Option<WireSpec<'a>>,
-            #[serde(borrow)]
-            status: Option<WireStatus<'a>>,
         }
-        let Wire { metadata, spec, status } = Wire::deserialize(deserializer)?;
+        let Wire { metadata, spec } = Wire::deserialize(deserializer)?;
         let MetaWithGracePeriod { meta, deletion_grace_period_seconds } = metadata;
-        let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
+        let spec = spec.unwrap_or_default();
         let (mut claim_names, mut ephemeral_volumes) = (Vec::new(), Vec::new());
         for volume in spec.volumes.into_iter().flatten() {
             if let Some(source) = volume.persistent_volume_claim {
@@ -73,8 +69,6 @@ impl<'de> Deserialize<'de> for Pod {
         Ok(Self {
             has_node: spec.node_name.is_some_and(|name| !name.is_empty()),
             is_shut_down: meta.is_deleting() && deletion_grace_period_seconds == Some(0),
-            is_finished: status.phase.as_deref().map_or(Phase::Other, Phase::parse).is_terminal()
-                || (meta.is_deleting() && status.runs_nothing()),
             claim_names: claim_names.into(),
             ephemeral_volumes: ephemeral_volumes.into(),
             metadata: meta,
@@ -110,36 +104,6 @@ struct WireClaimSource {
 #[serde(rename_all = "camelCase")]
 struct WireEphemeralSource {
     volume_claim_template: Option<RawMessage>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireStatus<'a> {
-    #[serde(borrow)]
-    phase: Option<JsonStr<'a>>,
-    container_statuses: Option<Vec<WireContainer>>,
-    init_container_statuses: Option<Vec<WireContainer>>,
-    ephemeral_container_statuses: Option<Vec<WireContainer>>,
-}
-
-#[derive(Deserialize)]
-struct WireContainer {
-    state: Option<WireContainerState>,
-}
-
-#[derive(Deserialize)]
-struct WireContainerState {
-    waiting: Option<IgnoredAny>,
-    terminated: Option<IgnoredAny>,
-}
-
-impl WireStatus<'_> {
-    /// Whether each container is terminated or waiting.
-    fn runs_nothing(&self) -> bool {
-        let lists = [&self.container_statuses, &self.init_container_statuses, &self.ephemeral_container_statuses];
-        let is_idle = |state: &WireContainerState| state.waiting.is_some() || state.terminated.is_some();
-        lists.into_iter().flatten().flatten().all(|container| container.state.as_ref().is_some_and(is_idle))
-    }
 }
 
 impl Object for Pod {

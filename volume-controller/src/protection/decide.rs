@@ -1,6 +1,6 @@
 //! Decides what the finalizer of a protected object needs, as pure functions.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use common::prelude::*;
 
@@ -8,6 +8,9 @@ use crate::objects::{Claim, PersistentVolume, Protected};
 
 /// How many objects that use an object are named.
 pub const MAX_NAMED_USERS: usize = 10;
+
+/// Delay of the next sync if the caches lack the users, because no event reports the end of a user in a gap of the watch.
+pub const UNSEEN_USER_RECHECK_DELAY: Duration = Duration::from_secs(5);
 
 /// What one sync reads from the caches.
 #[derive(Debug)]
@@ -23,61 +26,62 @@ pub struct Snapshot<K> {
 pub struct Usage {
     /// Whether anything uses the object.
     pub is_used: bool,
+    /// Whether only users use the object that the caches lack.
+    pub is_unseen: bool,
+    /// Whether the server is asked for users that the caches lack before the finalizer is removed.
+    pub needs_live_list: bool,
     /// The use in one line.
     pub situation: String,
     /// Some of the users, each in one line.
     pub users: Vec<String>,
 }
 
-/// What the finalizer needs.
+/// What a sync does about the protection finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FinalizerStep {
-    /// Nothing.
-    Keep,
-    /// It stays until the object is not used.
-    AwaitUsers,
-    /// It is added.
+pub enum FinalizerChange {
+    /// It is added behind those of others.
     Add,
-    /// It is removed.
+    /// It is removed; with [`Usage::needs_live_list`] only if the list has no user.
     Remove,
 }
 
 /// What one sync does.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What the finalizer needs.
-    pub step: FinalizerStep,
+    /// The change that the finalizer needs; `None` if it stays as it is.
+    pub change: Option<FinalizerChange>,
     /// What uses the object.
     pub usage: Usage,
 }
 
 impl SyncPlan for Plan {
+    fn requeue_after(&self) -> Option<Duration> {
+        self.usage.is_unseen.then_some(UNSEEN_USER_RECHECK_DELAY)
+    }
+
     fn situation(&self) -> String {
-        self.usage.situation.clone()
+        match self.change {
+            Some(FinalizerChange::Add) => "it lacks the finalizer".to_owned(),
+            None if !self.usage.is_used => "its finalizer needs no change".to_owned(),
+            _ => self.usage.situation.clone(),
+        }
     }
 
     fn wait_reasons(&self) -> Vec<String> {
-        if self.step == FinalizerStep::AwaitUsers { self.usage.users.clone() } else { Vec::new() }
+        self.usage.users.clone()
     }
 }
 
-/// Adds a missing finalizer, and removes that of a terminating object that is not used.
+/// Plans to add a missing finalizer, and to remove that of a terminating object that is not used.
 ///
 /// Upstream: `pkg/controller/util/protectionutil`, `IsDeletionCandidate` and `NeedToAddFinalizer`.
-pub fn finalizer_step<K: Protected>(object: &K, is_used: bool) -> FinalizerStep {
-    if object.lacks_finalizer() {
-        return FinalizerStep::Add;
-    }
-    match (object.is_held(), is_used) {
-        (false, _) => FinalizerStep::Keep,
-        (true, true) => FinalizerStep::AwaitUsers,
-        (true, false) => FinalizerStep::Remove,
-    }
-}
-
-/// Plans what the finalizer of a PersistentVolume or a class needs.
 pub fn decide<K: Protected>(Snapshot { object, usage }: &Snapshot<K>) -> Plan {
-    Plan { step: finalizer_step(&**object, usage.is_used), usage: usage.clone() }
+    let change = if object.lacks_finalizer() {
+        Some(FinalizerChange::Add)
+    } else {
+        (object.is_held() && !usage.is_used).then_some(FinalizerChange::Remove)
+    };
+    Plan { change, usage: usage.clone() }
 }
 
 /// Returns whether a claim uses a PersistentVolume: only its phase counts.
@@ -87,7 +91,7 @@ pub fn usage_of_volume(volume: &PersistentVolume) -> Usage {
     let situation = format!("its phase is {:?}", volume.status.phase.as_str());
     let is_used = &*volume.status.phase == "Bound";
     let users = is_used.then(|| "the claim to which it is bound".to_owned()).into_iter().collect();
-    Usage { is_used, situation, users }
+    Usage { is_used, situation, users, ..Usage::default() }
 }
 
 /// Returns the use of a class by so many claims and PersistentVolumes, some of which are known.
@@ -104,6 +108,7 @@ pub fn usage_of_class(
         is_used: claim_count + volume_count > 0,
         situation: format!("{claim_count} claims and {volume_count} PersistentVolumes name it"),
         users: claims.chain(volumes).take(MAX_NAMED_USERS).collect(),
+        ..Usage::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::world::*;
 
-/// VOLUME-8, VOLUME-10, VOLUME-14, VOLUME-17, VOLUME-22.
+/// VOLUME-8, VOLUME-10, VOLUME-14, VOLUME-17, VOLUME-21, VOLUME-22.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_claim_goes_with_the_last_pod_that_uses_it() {
     let world = cluster().start().await;
@@ -50,7 +50,7 @@ async fn a_pod_that_a_finalizer_keeps_without_a_grace_period_still_uses_its_clai
     assert!(!exists(&world, CLAIMS, "data").await);
 }
 
-/// VOLUME-15, VOLUME-18, VOLUME-20, VOLUME-60.
+/// VOLUME-15, VOLUME-18, VOLUME-20, VOLUME-53.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_shut_down_frees_its_ephemeral_claims_and_no_others() {
     let world = cluster().start().await;
@@ -81,25 +81,49 @@ async fn an_ephemeral_volume_does_not_keep_a_foreign_claim() {
     assert_eq!(owners(&world.get(CLAIMS, "p-e").await), ["Pod p"]);
 }
 
-/// VOLUME-7, VOLUME-9, VOLUME-10, VOLUME-13.
+/// VOLUME-7, VOLUME-9, VOLUME-10, VOLUME-13, VOLUME-21.
 #[tokio::test(start_paused = true)]
-async fn a_missing_finalizer_is_added_and_those_of_others_stay() {
+async fn a_missing_finalizer_is_added_behind_those_of_others() {
     let world = cluster().start().await;
     world.create(claim("data")).await;
-    set_finalizers(&world, CLAIMS, "data", &[FOREIGN]).await;
+    set_finalizers(&world, CLAIMS, "data", &["example.com/z", FOREIGN]).await;
     world.settle().await;
-    // A strategic merge patch puts it first.
-    assert_eq!(finalizers_of(&world, CLAIMS, "data").await, [CLAIM_FINALIZER, FOREIGN]);
+    assert_eq!(finalizers_of(&world, CLAIMS, "data").await, ["example.com/z", FOREIGN, CLAIM_FINALIZER]);
     let after = world.get(CLAIMS, "data").await;
     assert_eq!((&after["spec"]["resources"], &after["metadata"]["labels"]), (&claim_spec()["resources"], &Value::Null));
     world.delete_and_settle(CLAIMS, "data").await;
-    assert_eq!(finalizers_of(&world, CLAIMS, "data").await, [FOREIGN]);
+    assert_eq!(finalizers_of(&world, CLAIMS, "data").await, ["example.com/z", FOREIGN]);
     assert_eq!(world.own_write_lines(), vec![format!("patch {CLAIMS} data"); 2]);
     // It has lost its finalizer, and is ignored.
     world.clear_log();
     world.touch(CLAIMS, "data").await;
     world.wait(600).await;
     assert_eq!((world.count_all(), pod_lists(&world)), (0, 0));
+}
+
+/// VOLUME-7, VOLUME-10.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_another_client_adds_at_the_same_time_is_not_lost() {
+    let world = cluster().start().await;
+    world.create(claim("data")).await;
+    world.settle().await;
+    world.delay(CLAIMS, 5);
+    set_finalizers(&world, CLAIMS, "data", &[]).await;
+    world.wait(4).await;
+    set_finalizers(&world, CLAIMS, "data", &[FOREIGN]).await;
+    world.wait(60).await;
+    assert_eq!(finalizers_of(&world, CLAIMS, "data").await, [FOREIGN, CLAIM_FINALIZER]);
+}
+
+/// VOLUME-57.
+#[tokio::test(start_paused = true)]
+async fn the_condition_unused_is_left_as_it_is() {
+    let world = cluster().start().await;
+    world.create(claim("data")).await;
+    world.patch_status(CLAIMS, "data", json!({"conditions": [{"type": "Unused", "status": "True"}]})).await;
+    world.create(pod_with_claims("p", &["data"])).await;
+    world.wait(60).await;
+    world.assert_wrote_nothing();
 }
 
 /// VOLUME-9.
@@ -126,7 +150,7 @@ async fn a_finalizer_that_is_removed_by_hand_does_not_come_back_to_a_deleted_cla
     world.assert_wrote_nothing();
 }
 
-/// VOLUME-3, VOLUME-15, VOLUME-60.
+/// VOLUME-3, VOLUME-15, VOLUME-53.
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_forty_volumes_frees_what_it_names() {
     let world = cluster().start().await;
@@ -157,7 +181,7 @@ async fn a_pod_with_forty_volumes_frees_what_it_names() {
     assert!(world.names(CLAIMS).await.iter().all(|name| name.starts_with("p-f")));
 }
 
-/// VOLUME-13, VOLUME-15, VOLUME-60.
+/// VOLUME-13, VOLUME-15, VOLUME-53.
 #[tokio::test(start_paused = true)]
 async fn events_of_pods_and_claims_at_rest_cost_no_request() {
     let mut world = cluster().start().await;
@@ -182,7 +206,7 @@ async fn events_of_pods_and_claims_at_rest_cost_no_request() {
     assert_eq!(pod_lists(&world), 0);
 }
 
-/// VOLUME-14, VOLUME-66.
+/// VOLUME-14, VOLUME-58.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_pod_in_a_gap_of_the_watch_frees_its_claim() {
     for is_replaced in [false, true] {

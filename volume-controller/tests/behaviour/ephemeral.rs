@@ -2,7 +2,7 @@
 
 use crate::world::*;
 
-/// VOLUME-42, VOLUME-44, VOLUME-45, VOLUME-47, VOLUME-48, VOLUME-57, VOLUME-69.
+/// VOLUME-35, VOLUME-37, VOLUME-38, VOLUME-40, VOLUME-41, VOLUME-50, VOLUME-61.
 #[tokio::test(start_paused = true)]
 async fn each_ephemeral_volume_gets_a_claim_of_its_pod() {
     let world = cluster().start().await;
@@ -27,7 +27,7 @@ async fn each_ephemeral_volume_gets_a_claim_of_its_pod() {
     world.assert_wrote_nothing();
 }
 
-/// VOLUME-43, VOLUME-46.
+/// VOLUME-36, VOLUME-39.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_has_lost_its_claim_gets_a_new_one() {
     let world = cluster().start().await;
@@ -48,7 +48,7 @@ async fn a_pod_that_has_lost_its_claim_gets_a_new_one() {
 const NOT_OWNER: &str =
     "Warning FailedBinding ephemeral volume a: PVC shop/p-a was not created for pod shop/p (pod is not owner)";
 
-/// VOLUME-49, VOLUME-51, VOLUME-52.
+/// VOLUME-42, VOLUME-44, VOLUME-45.
 #[tokio::test(start_paused = true)]
 async fn a_claim_of_another_owner_is_refused_until_it_is_gone() {
     let world = cluster().start().await;
@@ -69,7 +69,7 @@ async fn a_claim_of_another_owner_is_refused_until_it_is_gone() {
     assert_eq!(owners(&world.get(CLAIMS, "p-a").await), ["Pod p"]);
 }
 
-/// VOLUME-49.
+/// VOLUME-42.
 #[tokio::test(start_paused = true)]
 async fn of_two_pods_whose_volumes_give_one_name_the_first_gets_the_claim() {
     let world = cluster().start().await;
@@ -83,7 +83,7 @@ async fn of_two_pods_whose_volumes_give_one_name_the_first_gets_the_claim() {
     assert_eq!(world.count("create", CLAIMS), 1);
 }
 
-/// VOLUME-46, VOLUME-49, VOLUME-67.
+/// VOLUME-39, VOLUME-42, VOLUME-59.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_replaces_another_one_in_a_gap_of_the_watch_gets_its_claim() {
     let world = cluster().start().await;
@@ -108,7 +108,7 @@ async fn a_pod_that_replaces_another_one_in_a_gap_of_the_watch_gets_its_claim() 
     assert_eq!(claim["metadata"]["ownerReferences"][0]["uid"], second["metadata"]["uid"]);
 }
 
-/// VOLUME-42, VOLUME-44.
+/// VOLUME-35, VOLUME-37.
 #[tokio::test(start_paused = true)]
 async fn a_terminating_pod_gets_no_claim() {
     let mut world = cluster().stopped().await;
@@ -119,7 +119,7 @@ async fn a_terminating_pod_gets_no_claim() {
     world.assert_wrote_nothing();
 }
 
-/// VOLUME-50, VOLUME-51, VOLUME-52, VOLUME-57.
+/// VOLUME-43, VOLUME-44, VOLUME-45, VOLUME-50.
 #[tokio::test(start_paused = true)]
 async fn a_refused_creation_is_reported_and_retried_until_the_pod_is_deleted() {
     for (action, is_in_message) in [(Action::Forbidden, true), (Action::InternalError, true), (Action::Invalid, true)] {
@@ -140,7 +140,7 @@ async fn a_refused_creation_is_reported_and_retried_until_the_pod_is_deleted() {
     }
 }
 
-/// VOLUME-68.
+/// VOLUME-60.
 #[tokio::test(start_paused = true)]
 async fn a_terminating_namespace_costs_one_creation_and_no_event() {
     let refuser = Refuser::terminating_namespace(CLAIMS);
@@ -150,7 +150,7 @@ async fn a_terminating_namespace_costs_one_creation_and_no_event() {
     assert_eq!((refuser.attempts(), world.event_count("Warning FailedBinding").await), (1, 0));
 }
 
-/// VOLUME-46, VOLUME-50.
+/// VOLUME-39, VOLUME-43.
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_or_a_late_cache_leads_to_one_claim() {
     for action in [Action::CutBefore, Action::CutAfter, Action::TooManyRequests(2)] {

@@ -78,7 +78,7 @@ async fn a_claim_without_a_namespace_is_retried_after_a_backoff() {
     assert!(!exists(&world, CLAIMS, "data").await);
 }
 
-/// VOLUME-58.
+/// VOLUME-51.
 #[tokio::test(start_paused = true)]
 async fn missing_rights_keep_every_finalizer() {
     let rule = |resources: &[&str], verbs: &[&str]| json!({"apiGroups": ["*"], "resources": resources, "verbs": verbs});
@@ -109,7 +109,7 @@ async fn missing_rights_keep_every_finalizer() {
     assert!(exists(&world, CLAIMS, "p-a").await);
 }
 
-/// VOLUME-1, VOLUME-71.
+/// VOLUME-1, VOLUME-63.
 #[tokio::test(start_paused = true)]
 async fn a_process_watches_only_what_its_loops_read() {
     use volume_controller::LOOPS;
@@ -131,7 +131,7 @@ async fn a_process_watches_only_what_its_loops_read() {
     }
 }
 
-/// VOLUME-53, VOLUME-54, VOLUME-55, VOLUME-56.
+/// VOLUME-46, VOLUME-47, VOLUME-48, VOLUME-49.
 #[tokio::test(start_paused = true)]
 async fn queues_have_upstreams_names() {
     let world = cluster().start().await;

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use crate::world::*;
 
-/// VOLUME-23, VOLUME-26, VOLUME-63.
+/// VOLUME-23, VOLUME-26, VOLUME-56.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_the_cache_lacks_keeps_its_claim_until_it_ends() {
     let world = cluster().start().await;
@@ -41,7 +41,7 @@ async fn a_pod_that_gets_its_node_while_the_cache_is_late_keeps_its_claim() {
     world.assert_wrote_nothing();
 }
 
-/// VOLUME-25, VOLUME-61.
+/// VOLUME-25, VOLUME-54.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_claims_that_are_deleted_together_cost_a_few_lists() {
     let world = cluster().start().await;
@@ -62,7 +62,7 @@ async fn a_thousand_claims_that_are_deleted_together_cost_a_few_lists() {
     world.assert_count("patch", CLAIMS, 999..=999);
 }
 
-/// VOLUME-25, VOLUME-61.
+/// VOLUME-25, VOLUME-54.
 #[tokio::test(start_paused = true)]
 async fn a_list_does_not_answer_for_a_claim_that_is_deleted_after_it() {
     let world = cluster().start().await;
@@ -81,9 +81,9 @@ async fn a_list_does_not_answer_for_a_claim_that_is_deleted_after_it() {
     assert!(!exists(&world, CLAIMS, "first").await && exists(&world, CLAIMS, "data").await);
 }
 
-/// VOLUME-25.
-#[tokio::test(start_paused = true)]
-async fn an_answer_is_used_once() {
+/// Returns a world with the terminating claims `first` and `data`, which the Pod `p` uses. When the Pod is gone, the list for
+/// `first` answers for `data`, too.
+async fn two_terminating_claims() -> World {
     let world = cluster().start().await;
     for name in ["first", "data"] {
         world.create(claim(name)).await;
@@ -93,12 +93,37 @@ async fn an_answer_is_used_once() {
     world.delete(CLAIMS, "data").await;
     world.settle().await;
     world.clear_log();
-    world.fault(rule(Action::InternalError, "patch", CLAIMS).times(2));
+    world
+}
+
+/// VOLUME-25.
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_used_once() {
+    let world = two_terminating_claims().await;
+    world.fault(rule(Action::InternalError, "patch", CLAIMS).object(NAMESPACE, "data").times(2));
     remove_pod(&world, "p").await;
-    world.wait(10).await;
+    world.wait(4).await;
     assert_eq!(world.names(CLAIMS).await, [""; 0]);
-    // One list for the first claim, which answers for the second one, and one for each retry.
-    world.assert_count("list", "pods", 2..=3);
+    // One list for the first claim, and one for each retry of the second one.
+    world.assert_count("list", "pods", 3..=3);
+}
+
+/// VOLUME-25, VOLUME-54.
+#[tokio::test(start_paused = true)]
+async fn an_answer_holds_for_one_second_and_for_one_version() {
+    for (delay, is_changed, lists) in [(800, false, 1), (1200, false, 2), (800, true, 2)] {
+        let world = two_terminating_claims().await;
+        let late = Action::LateAnswer(Duration::from_millis(delay));
+        world.fault(rule(late, "patch", CLAIMS).object(NAMESPACE, "first").times(1));
+        remove_pod(&world, "p").await;
+        world.wait(0.5).await;
+        if is_changed {
+            world.touch(CLAIMS, "data").await;
+        }
+        world.wait(10).await;
+        assert_eq!(world.names(CLAIMS).await, [""; 0]);
+        assert_eq!(pod_lists(&world), lists, "{delay} ms, {is_changed}");
+    }
 }
 
 /// VOLUME-24.
@@ -151,7 +176,7 @@ fn record_lists(expires: bool) -> (Arc<Mutex<Vec<String>>>, RequestFilter) {
     (queries, filter)
 }
 
-/// VOLUME-24, VOLUME-62.
+/// VOLUME-24, VOLUME-55.
 #[tokio::test(start_paused = true)]
 async fn the_list_has_pages_and_starts_again_without_them_if_its_token_expires() {
     for (expires, last) in [(false, "&limit=500&continue="), (true, "fieldSelector=spec.nodeName%21%3D")] {

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
 mod claims;
-mod condition;
 mod ephemeral;
 mod failures;
 mod live_look;

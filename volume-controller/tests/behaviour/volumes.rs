@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use crate::world::*;
 
-/// VOLUME-8, VOLUME-9, VOLUME-35, VOLUME-36, VOLUME-37.
+/// VOLUME-8, VOLUME-9, VOLUME-28, VOLUME-29, VOLUME-30.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_volume_goes_when_it_is_not_bound() {
     let world = cluster().start().await;
@@ -19,7 +19,7 @@ async fn a_deleted_volume_goes_when_it_is_not_bound() {
     assert_eq!(world.own_write_lines(), [format!("patch {VOLUMES} v")]);
 }
 
-/// VOLUME-37.
+/// VOLUME-30.
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_is_bound_while_the_cache_is_late_keeps_its_finalizer() {
     let world = cluster().start().await;
@@ -43,7 +43,7 @@ async fn volumes_and_classes_get_a_missing_finalizer() {
         world.create(object).await;
         set_finalizers(&world, resource, "o", &[FOREIGN]).await;
         world.settle().await;
-        assert_eq!(finalizers_of(&world, resource, "o").await, [finalizer, FOREIGN]);
+        assert_eq!(finalizers_of(&world, resource, "o").await, [FOREIGN, finalizer]);
     }
 }
 
@@ -52,7 +52,7 @@ async fn modify(world: &World, claim: &str, status: Value) {
     world.patch_status(CLAIMS, claim, status).await;
 }
 
-/// VOLUME-4, VOLUME-38, VOLUME-39, VOLUME-40.
+/// VOLUME-4, VOLUME-31, VOLUME-32, VOLUME-33.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_class_goes_when_no_claim_and_no_volume_names_it() {
     let world = cluster().start().await;
@@ -79,7 +79,7 @@ async fn a_deleted_class_goes_when_no_claim_and_no_volume_names_it() {
     assert!(!is_left().await);
 }
 
-/// VOLUME-40, VOLUME-59.
+/// VOLUME-33, VOLUME-52.
 #[tokio::test(start_paused = true)]
 async fn a_class_of_thousands_of_claims_costs_one_write() {
     let world = cluster().start().await;
@@ -100,7 +100,7 @@ async fn a_class_of_thousands_of_claims_costs_one_write() {
     assert_eq!(world.count("patch", CLASSES), 1);
 }
 
-/// VOLUME-40.
+/// VOLUME-33.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_cannot_be_decoded_keeps_all_classes() {
     let world = cluster()
@@ -124,7 +124,7 @@ async fn a_claim_that_cannot_be_decoded_keeps_all_classes() {
     assert!(!exists(&world, CLASSES, "fast").await);
 }
 
-/// VOLUME-39, VOLUME-66.
+/// VOLUME-32, VOLUME-58.
 #[tokio::test(start_paused = true)]
 async fn a_class_goes_although_the_last_claim_ends_in_a_gap_of_the_watch() {
     let world = cluster().start().await;
@@ -140,7 +140,7 @@ async fn a_class_goes_although_the_last_claim_ends_in_a_gap_of_the_watch() {
     assert!(!exists(&world, CLASSES, "fast").await);
 }
 
-/// VOLUME-5, VOLUME-72.
+/// VOLUME-5, VOLUME-64.
 #[tokio::test(start_paused = true)]
 async fn a_server_without_classes_is_no_obstacle() {
     let is_served = Arc::new(AtomicU64::new(0));

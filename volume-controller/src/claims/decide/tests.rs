@@ -1,8 +1,11 @@
 use serde_json::{Value, json};
 
+use common::prelude::{SyncPlan as _, *};
+
 use super::*;
 use crate::{
     objects::NamesClasses as _,
+    protection::decide::{FinalizerChange, Plan, Snapshot, UNSEEN_USER_RECHECK_DELAY, decide},
     world::{claim_source, ephemeral_source, held_claim, object, pod, terminating},
 };
 
@@ -48,125 +51,45 @@ fn an_ephemeral_volume_uses_the_claim_that_the_pod_controls_until_the_pod_is_shu
 
 /// VOLUME-16.
 #[test]
-fn a_pod_without_a_node_uses_no_claim_and_refers_to_it() {
+fn a_pod_without_a_node_uses_no_claim() {
     let claim = held_claim("data", None);
     let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]);
     for node in [NONE, json!("")] {
         let waiting: Arc<Pod> = object(&json!({"metadata": {"name": "p", "namespace": "shop", "uid": "p"},
             "spec": {"nodeName": node, "volumes": volumes}}));
-        assert!(!uses(&waiting, &claim) && refers_to(&waiting, &claim));
+        assert!(!uses(&waiting, &claim));
     }
 }
 
-/// VOLUME-29.
-#[test]
-fn a_finished_pod_refers_to_no_claim() {
-    let claim = held_claim("data", None);
-    let finished = |deleting: bool, status: Value| {
-        let mut metadata = json!({"name": "p", "namespace": "shop", "uid": "p"});
-        if deleting {
-            metadata["deletionTimestamp"] = json!("2026-11-30T08:00:00Z");
-        }
-        let spec = json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]});
-        let pod = object(&json!({"metadata": metadata, "spec": spec, "status": status}));
-        !refers_to(&pod, &claim)
-    };
-    let states = |list: &str, states: &[Value]| {
-        let statuses: Vec<Value> = states.iter().map(|state| json!({"name": "c", "state": state})).collect();
-        json!({"phase": "Running", list: statuses})
-    };
-    let [waiting, running, terminated] = ["waiting", "running", "terminated"].map(|state| json!({state: {}}));
-    for phase in ["Succeeded", "Failed"] {
-        assert!(finished(false, json!({"phase": phase})));
-    }
-    assert!(!finished(false, json!({"phase": "Pending"})) && finished(true, json!({"phase": "Pending"})));
-    for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
-        for (all, is_finished) in [
-            (vec![terminated.clone(), waiting.clone()], true),
-            (vec![terminated.clone(), running.clone()], false),
-            (vec![json!({})], false),
-            (vec![NONE], false),
-        ] {
-            assert_eq!(finished(true, states(list, &all)), is_finished, "{list} {all:?}");
-            assert!(!finished(false, states(list, &all)));
-        }
-    }
-    let ephemeral = pod("web", &[ephemeral_source()], &ending(0), "Running");
-    assert!(!refers_to(&ephemeral, &held_claim("web-v0", Some("web-uid"))));
-    let shut_down = json!({"metadata": ephemeral_metadata(), "spec": {"volumes": [{"name": "v0", "ephemeral": {}}]},
-        "status": states("containerStatuses", &[running])});
-    assert!(refers_to(&object(&shut_down), &held_claim("web-v0", Some("web-uid"))));
-    assert!(!refers_to(&object(&shut_down), &held_claim("web-v0", None)));
+fn plan(claim: &Arc<Claim>, pods: &[Arc<Pod>], is_used_on_server: Option<bool>) -> Plan {
+    let usage = usage_of_claim(claim, pods, is_used_on_server);
+    decide(&Snapshot { object: Arc::clone(claim), usage })
 }
 
-fn ephemeral_metadata() -> Value {
-    let mut metadata = ending(0);
-    for field in ["name", "namespace"] {
-        metadata[field] = json!("web");
-    }
-    metadata["uid"] = json!("web-uid");
-    metadata
-}
-
-fn plan(claim: &Arc<Claim>, pods: &[Arc<Pod>], is_used_on_server: Option<bool>, writes_condition: bool) -> Plan {
-    decide(&Snapshot { claim: Arc::clone(claim), pods: pods.to_vec(), is_used_on_server, writes_condition })
-}
-
-/// VOLUME-22, VOLUME-25, VOLUME-26, VOLUME-59.
+/// VOLUME-22, VOLUME-25, VOLUME-26, VOLUME-52.
 #[test]
 fn the_cache_comes_before_the_list_and_the_list_before_the_removal() {
     let claim = held_claim("data", None);
-    let users: Vec<_> = (0..12).map(|n| pod(&format!("web-{n}"), &[claim_source("data")], &NONE, "Running")).collect();
+    let mut pods: Vec<_> =
+        (0..12).map(|n| pod(&format!("web-{n}"), &[claim_source("data")], &NONE, "Running")).collect();
+    pods.push(pod("other", &[claim_source("other")], &NONE, "Running"));
     for answer in [None, Some(false), Some(true)] {
-        let used = plan(&claim, &users, answer, false);
-        assert_eq!((used.step, used.user_count, used.users.len()), (FinalizerStep::AwaitUsers, 12, 10));
+        let used = plan(&claim, &pods, answer);
+        assert_eq!((used.change, used.wait_reasons().len()), (None, 10));
         assert_eq!((used.requeue_after(), used.situation()), (None, "12 cached Pods use it".to_owned()));
         assert_eq!(used.wait_reasons()[0], "Pod web-0 uses it");
     }
-    for (answer, step, delay) in [
-        (None, FinalizerStep::Remove, None),
-        (Some(false), FinalizerStep::Remove, None),
-        (Some(true), FinalizerStep::AwaitUsers, Some(Duration::from_secs(5))),
+    let removal = Some(FinalizerChange::Remove);
+    for (answer, change, needs_live_list, delay) in [
+        (None, removal, true, None),
+        (Some(false), removal, false, None),
+        (Some(true), None, false, Some(UNSEEN_USER_RECHECK_DELAY)),
     ] {
-        let unused = plan(&claim, &[], answer, false);
-        assert_eq!((unused.step, unused.requeue_after()), (step, delay), "{answer:?}");
+        let unused = plan(&claim, &pods[12..], answer);
+        let decided = (unused.change, unused.usage.needs_live_list, unused.requeue_after());
+        assert_eq!(decided, (change, needs_live_list, delay), "{answer:?}");
         assert_eq!(unused.wait_reasons().len(), usize::from(delay.is_some()));
     }
-    let live: Arc<Claim> = object(&json!({"metadata": {"name": "data", "namespace": "shop"}}));
-    let added = plan(&live, &users, Some(true), false);
-    assert_eq!((added.step, added.requeue_after(), added.user_count), (FinalizerStep::Add, None, 0));
-}
-
-fn claim_with_condition(status: Option<&str>) -> Arc<Claim> {
-    let conditions: Vec<Value> = status.into_iter().map(|status| json!({"type": "Unused", "status": status})).collect();
-    let other = json!({"type": "Resizing", "status": "True"});
-    let conditions: Vec<Value> = std::iter::once(other).chain(conditions).collect();
-    object(&json!({"metadata": {"name": "data", "namespace": "shop", "finalizers": [Claim::FINALIZER]},
-        "status": {"conditions": conditions}}))
-}
-
-/// VOLUME-28, VOLUME-31, VOLUME-32, VOLUME-33.
-#[test]
-fn the_condition_follows_the_pods_that_refer_to_the_claim() {
-    let referring = [pod("web", &[claim_source("data")], &NONE, "Running")];
-    let finished = [pod("web", &[claim_source("data")], &NONE, "Succeeded")];
-    for (stored, pods, expected) in [
-        (None, &[][..], Some("True")),
-        (None, &referring, Some("False")),
-        (None, &finished, Some("True")),
-        (Some("True"), &[], None),
-        (Some("True"), &finished, None),
-        (Some("True"), &referring, Some("False")),
-        (Some("False"), &[], Some("True")),
-        (Some("False"), &referring, None),
-        (Some("Unknown"), &[], Some("True")),
-        (Some("Unknown"), &referring, None),
-    ] {
-        let claim = claim_with_condition(stored);
-        assert_eq!(plan(&claim, pods, None, true).unused, expected, "{stored:?}");
-        assert_eq!(plan(&claim, pods, None, false).unused, None);
-    }
-    assert_eq!(plan(&held_claim("data", None), &[], None, true).unused, None);
 }
 
 /// VOLUME-23, VOLUME-25.

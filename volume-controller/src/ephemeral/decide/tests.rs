@@ -12,7 +12,7 @@ fn snapshot(owners: [Option<Option<&str>>; 3]) -> Snapshot {
     Snapshot { pod, claims }
 }
 
-/// VOLUME-45, VOLUME-46, VOLUME-49.
+/// VOLUME-38, VOLUME-39, VOLUME-42.
 #[test]
 fn missing_claims_are_created_in_order_up_to_a_foreign_one() {
     let own = Some(Some("web-uid"));
@@ -33,7 +33,7 @@ fn missing_claims_are_created_in_order_up_to_a_foreign_one() {
     assert_eq!(plan.wait_reasons(), ["PVC shop/web-v2 was not created for pod shop/web (pod is not owner)"]);
 }
 
-/// VOLUME-47, VOLUME-48.
+/// VOLUME-40, VOLUME-41.
 #[test]
 fn a_claim_has_labels_annotations_and_spec_of_its_template_and_the_pod_as_its_owner() {
     let pod = pod("web", &[], &Value::Null, "Pending");
