@@ -22,18 +22,18 @@ pub(super) struct Flags {
     /// Workload to measure
     #[arg(long, value_name = "NAME", default_value = "one-deployment")]
     pub(super) workload: Workload,
-    /// Number of Pods, or of namespaces for namespaces and drain [default: 5000 for one-deployment, 1000 for cluster, 200 for
-    /// namespaces, 50 for drain]
+    /// Number of Pods, or of namespaces for namespaces and drain [default: 5000 for one-deployment, 1000 for cluster and claims, 200
+    /// for namespaces, 50 for drain]
     #[arg(long, visible_alias = "scale", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) pods: Option<u32>,
-    /// Number of simulated nodes [default: 10; for cluster one for every 50 Pods, and at least 10]
+    /// Number of simulated nodes [default: 10; for cluster and claims one for every 50 Pods, and at least 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) nodes: Option<u32>,
     /// Kind of cluster [default: the value of `NONET_CLUSTER`, or sandbox]
     #[arg(long, value_name = "KIND", value_parser = cluster::kinds())]
     pub(super) cluster: Option<Kind>,
     /// Controllers to run: `all`, `none` (measures the throughput of controllers that run in the cluster), or names separated by
-    /// commas [default: all; for namespaces and drain those that the workload needs]
+    /// commas [default: all; for namespaces, drain and claims those that the workload needs]
     #[arg(long, value_name = "LIST")]
     pub(super) controllers: Option<String>,
     /// Binary of kube-controller-manager to compare with; it runs the same loops on another cluster of the same kind

@@ -164,6 +164,11 @@ fn handler(state: &Arc<Mutex<State>>, resource: Resource, clock: Clock) -> Cache
     })
 }
 
+/// Whether objects of a kind are judged by the workload instead of their own status.
+fn is_never_unsettled(resource: &Resource) -> bool {
+    matches!(resource.kind(), "Pod" | "Node" | "EndpointSlice")
+}
+
 impl State {
     /// Whether every object is as its spec asks for.
     pub(super) fn is_as_specified(&self) -> bool {
@@ -236,7 +241,7 @@ impl State {
         else {
             return;
         };
-        if self.kinds.contains(resource) {
+        if self.kinds.contains(resource) && !is_never_unsettled(resource) {
             if self.generations.get(&uid).is_none_or(|seen| *seen < generation) {
                 self.unsettled.insert(uid.clone(), metadata["name"].as_str().unwrap_or_default().to_owned());
             }
@@ -282,7 +287,7 @@ impl State {
             self.generations.remove(&meta.uid);
             return;
         };
-        if matches!(resource.kind(), "Pod" | "Node" | "EndpointSlice") {
+        if is_never_unsettled(resource) {
             return;
         }
         self.generations.insert(meta.uid.clone(), meta.generation);

@@ -1,5 +1,6 @@
 //! The workloads under which the controllers are measured.
 
+mod claims;
 mod drain;
 mod namespaces;
 
@@ -35,6 +36,9 @@ pub(super) enum Workload {
     /// Namespaces with 40 Pods, a budget and a quota each: idle; create them; rest; evict the Pods of a quarter of the nodes; delete all
     /// Pods
     Drain,
+    /// Pods with a PersistentVolumeClaim each, half of them for an ephemeral volume: idle; create them; rest; delete the claims and then
+    /// the Pods
+    Claims,
 }
 
 impl Workload {
@@ -42,7 +46,7 @@ impl Workload {
     pub(super) fn pods(self) -> u32 {
         match self {
             Self::OneDeployment => 5000,
-            Self::Cluster => 1000,
+            Self::Cluster | Self::Claims => 1000,
             Self::Namespaces => 200,
             Self::Drain => 50,
         }
@@ -52,7 +56,7 @@ impl Workload {
     pub(super) fn nodes(self, pods: u32) -> u32 {
         match self {
             Self::OneDeployment | Self::Namespaces => 10,
-            Self::Cluster => pods.div_ceil(50).max(10),
+            Self::Cluster | Self::Claims => pods.div_ceil(50).max(10),
             Self::Drain => (pods * drain::PODS).div_ceil(50).max(10),
         }
     }
@@ -64,6 +68,7 @@ impl Workload {
             Self::Cluster => &NAMES,
             Self::Namespaces => &["namespace-controller", "serviceaccount-controller", "clusterrole-controller"],
             Self::Drain => &["disruption-controller", "resourcequota-controller"],
+            Self::Claims => &["volume-controller"],
         }
     }
 
@@ -71,7 +76,7 @@ impl Workload {
     pub(super) fn controllers(self) -> String {
         match self {
             Self::OneDeployment | Self::Cluster => "all".to_owned(),
-            Self::Namespaces | Self::Drain => self.needs().join(","),
+            Self::Namespaces | Self::Drain | Self::Claims => self.needs().join(","),
         }
     }
 
@@ -81,6 +86,7 @@ impl Workload {
             Self::OneDeployment | Self::Cluster => observer::WORKLOAD_KINDS,
             Self::Namespaces => namespaces::OBSERVED_KINDS,
             Self::Drain => drain::OBSERVED_KINDS,
+            Self::Claims => claims::OBSERVED_KINDS,
         }
     }
 
@@ -96,6 +102,7 @@ impl Workload {
             Self::Cluster => cluster(stage).await,
             Self::Namespaces => namespaces::run(stage).await,
             Self::Drain => drain::run(stage).await,
+            Self::Claims => claims::run(stage).await,
         }
     }
 }
