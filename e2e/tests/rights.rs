@@ -84,7 +84,6 @@ impl Story {
         let of_one: &[&str] = match definition.name {
             "job-controller" => &["--feature-gates=GenericWorkload=true,WorkloadWithJob=true"],
             "serviceaccount-controller" => &["--feature-gates=ClusterTrustBundle=true", ROOT_CA_FILE],
-            "volume-controller" => &["--feature-gates=PersistentVolumeClaimUnusedSinceTime=true"],
             _ => &[],
         };
         let of_all = ["--feature-gates=WatchListClient=false"];

@@ -50,6 +50,11 @@ impl ControllersFlag {
     }
 }
 
+/// Returns the canonical names of all loops of kube-controller-manager 1.36, in upstream's order.
+pub fn loop_names() -> impl Iterator<Item = &'static str> {
+    names::CONTROLLER_NAMES_AND_ALIASES.iter().map(|(name, _)| *name)
+}
+
 /// Returns all values of a flag on a command line, in order. An argument with several words, as after `sh -c`, is split.
 pub fn values_of_flag(command_line: &[String], name: &str) -> Vec<String> {
     let mut words =

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 
 use crate::{
     facts::Facts,
-    finding::{Finding, FindingStatus},
+    finding::{Finding, FindingStatus, Topic},
 };
 
 pub(crate) use election::{needs_second_reading, pause_before_second_reading};
@@ -46,7 +46,12 @@ pub enum PlannedOperation {
 
 /// Returns all findings, grouped by topic. An unmet requirement of the operation `stage` is a problem.
 pub fn check(facts: &Facts, stage: PlannedOperation) -> Vec<Finding> {
-    check_installations(facts, &installation::all_installations(facts), stage)
+    let mut findings = check_installations(facts, &installation::all_installations(facts), stage);
+    // Behind the other findings about loops.
+    let end =
+        findings.iter().rposition(|finding| finding.topic == Topic::Loops).map_or(findings.len(), |last| last + 1);
+    findings.splice(end..end, loops::remaining::check(&facts.kube_controller_manager));
+    findings
 }
 
 /// Returns the findings of [`check()`] about the named controllers and about the cluster.

@@ -18,7 +18,7 @@ use crate::{
     complete,
     connection::Connection,
     controllers,
-    facts::{BuiltInControllersFlag, Facts},
+    facts::{Facts, ManagerStatement},
     finding,
     gather::{self, GatherOptions},
     hand_over::{self, ReleaseOptions},
@@ -262,10 +262,13 @@ struct ControllerNames {
 
 #[derive(Args, Debug)]
 struct ManagerOptions {
-    /// Value of the flag --controllers of a kube-controller-manager that is not a Pod (k3s, managed clusters), or `none`
-    /// if there is no kube-controller-manager
-    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    /// Value of the flag --controllers of a kube-controller-manager that is not a Pod (k3s, managed clusters)
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true, value_parser = controllers_list)]
     built_in_controllers: Option<String>,
+    /// There is no kube-controller-manager. A check then names each of its loops that no process runs, with what the
+    /// cluster lacks
+    #[arg(long, conflicts_with = "built_in_controllers")]
+    without_manager: bool,
 }
 
 /// The cluster, and the namespace of Nonet in it.
@@ -298,6 +301,14 @@ enum Output {
     Text,
     /// One JSON value
     Json,
+}
+
+fn controllers_list(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the list is empty".to_owned()),
+        "none" => Err("if there is no kube-controller-manager, say --without-manager".to_owned()),
+        list => Ok(list.to_owned()),
+    }
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
@@ -465,9 +476,10 @@ async fn gather(
 }
 
 fn gather_options(namespace: Option<String>, manager: Option<ManagerOptions>, all_namespaces: bool) -> GatherOptions {
-    let stated = manager.and_then(|manager| manager.built_in_controllers).map(|list| match list.trim() {
-        "none" => BuiltInControllersFlag::NoManager,
-        list => BuiltInControllersFlag::Controllers(ControllersFlag::parse(list)),
+    let stated_manager = manager.and_then(|manager| {
+        let controllers = |list: String| ManagerStatement::Controllers(ControllersFlag::parse(&list));
+        let absent = manager.without_manager.then_some(ManagerStatement::Absent);
+        absent.or_else(|| manager.built_in_controllers.map(controllers))
     });
-    GatherOptions { namespace, all_namespaces, built_in_controllers_flag: stated }
+    GatherOptions { namespace, all_namespaces, stated_manager }
 }

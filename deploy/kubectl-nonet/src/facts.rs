@@ -1,6 +1,9 @@
 //! Facts about a cluster: the input of the check, as read from the API server and the command line.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use common::process::built_in_flags::ControllersFlag;
 use jiff::Timestamp;
@@ -189,16 +192,19 @@ pub struct KubeControllerManagerFacts {
     pub control_plane_nodes: FactResult<Vec<Node>>,
     /// ConfigMap `kubeadm-config` in `kube-system`; `None` on clusters without kubeadm.
     pub kubeadm_config: FactResult<Option<ConfigMap>>,
-    /// Value of `--built-in-controllers`, for a kube-controller-manager that the API does not show; `None` without the flag.
-    pub built_in_controllers_flag: Option<BuiltInControllersFlag>,
+    /// What the caller says about a kube-controller-manager that the API may not show; `None` without such a flag.
+    pub stated: Option<ManagerStatement>,
+    /// For each path of [`ServedKind`](crate::remaining_loops::ServedKind): whether the cluster has such an object. Empty unless the
+    /// caller says that there is no kube-controller-manager.
+    pub has_objects: BTreeMap<&'static str, FactResult<bool>>,
 }
 
-/// Parsed value of `--built-in-controllers`, which describes a kube-controller-manager that the API does not show.
+/// What the caller says about kube-controller-manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BuiltInControllersFlag {
-    /// There is no kube-controller-manager.
-    NoManager,
-    /// kube-controller-manager runs with this value of `--controllers`.
+pub enum ManagerStatement {
+    /// No process of it runs (`--without-manager`).
+    Absent,
+    /// It runs with this value of `--controllers` (`--built-in-controllers`).
     Controllers(ControllersFlag),
 }
 

@@ -3,7 +3,7 @@
 pub(crate) mod read;
 mod reviews;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::clock::Clock;
 use futures::{StreamExt as _, future::join_all, stream};
@@ -24,9 +24,10 @@ use crate::{
     connection::Connection,
     controllers::{self, COMPONENT_LABEL, CONTROLLER_NAME_LABEL, KUBE_SYSTEM_NAMESPACE, NONET_LABEL_SELECTOR},
     facts::{
-        BuiltInControllersFlag, FactError, FactResult, Facts, FirstReading, KubeControllerManagerFacts, LeaseReading,
-        MANAGER_LEASE, NamedLease, RolesAndBindings, TimeReadings,
+        FactError, FactResult, Facts, FirstReading, KubeControllerManagerFacts, LeaseReading, MANAGER_LEASE,
+        ManagerStatement, NamedLease, RolesAndBindings, TimeReadings,
     },
+    remaining_loops::{self, ServedKind},
 };
 
 /// Label selectors of the Pods of kube-controller-manager: the first on kubeadm, the second on kOps and Talos.
@@ -41,8 +42,8 @@ pub struct GatherOptions {
     pub namespace: Option<String>,
     /// Whether all namespaces are searched although `namespace` is stated.
     pub all_namespaces: bool,
-    /// Parsed value of `--built-in-controllers`; `None` without the flag.
-    pub built_in_controllers_flag: Option<BuiltInControllersFlag>,
+    /// What the caller says about kube-controller-manager; `None` without a flag.
+    pub stated_manager: Option<ManagerStatement>,
 }
 
 /// Reads all facts. A fact that cannot be read is an `Err` inside [`Facts`].
@@ -81,7 +82,7 @@ pub async fn gather_facts(connection: &Connection, clock: &Clock, request: Gathe
 
     let (mut leases, mut manager, second_writers) = tokio::join!(
         leases(connection, &namespaces, &now),
-        manager(connection, request.built_in_controllers_flag, &now),
+        manager(connection, request.stated_manager, &now),
         list_in_namespaces::<Event>(connection, &namespaces, "", "involvedObject.kind=Lease")
     );
     read_doubtful_leases_again(connection, clock, &mut leases, &mut manager, &now).await;
@@ -189,7 +190,7 @@ async fn read_doubtful_leases_again(
 
 async fn manager(
     connection: &Connection,
-    stated: Option<BuiltInControllersFlag>,
+    stated: Option<ManagerStatement>,
     now: &impl Fn() -> Timestamp,
 ) -> KubeControllerManagerFacts {
     let system = Some(KUBE_SYSTEM_NAMESPACE);
@@ -198,19 +199,23 @@ async fn manager(
         let pods = connection.list_objects::<Pod>(system, first, "").await?;
         if pods.is_empty() { connection.list_objects(system, second, "").await } else { Ok(pods) }
     };
-    let (lease, pods, nodes, kubeadm) = tokio::join!(
+    let has_objects = async {
+        if stated != Some(ManagerStatement::Absent) {
+            return BTreeMap::new();
+        }
+        let kinds = remaining_loops::ALL.iter().filter(|each| each.start.is_usual()).flat_map(|each| each.kinds);
+        let kinds: BTreeMap<&str, &ServedKind> = kinds.map(|kind| (kind.path, kind)).collect();
+        let read = kinds.into_iter().map(|(path, kind)| async move { (path, connection.has_objects(kind).await) });
+        stream::iter(read.collect::<Vec<_>>()).buffered(MAX_CONCURRENT_REQUESTS).collect().await
+    };
+    let (lease, pods, nodes, kubeadm, has_objects) = tokio::join!(
         lease(connection, KUBE_SYSTEM_NAMESPACE, MANAGER_LEASE, now),
         pods,
         connection.list_objects::<Node>(None, "node-role.kubernetes.io/control-plane", ""),
-        connection.get_object::<ConfigMap>(system, "kubeadm-config")
+        connection.get_object::<ConfigMap>(system, "kubeadm-config"),
+        has_objects
     );
-    KubeControllerManagerFacts {
-        lease,
-        pods,
-        control_plane_nodes: nodes,
-        kubeadm_config: kubeadm,
-        built_in_controllers_flag: stated,
-    }
+    KubeControllerManagerFacts { lease, pods, control_plane_nodes: nodes, kubeadm_config: kubeadm, stated, has_objects }
 }
 
 async fn roles(connection: &Connection, namespaces: &[String]) -> RolesAndBindings {

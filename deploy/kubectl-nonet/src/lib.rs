@@ -23,7 +23,7 @@
 //! | --- | --- |
 //! | the command | [`command`] flags, subcommands and exit codes; [`complete`] them in a shell |
 //! | reading | [`connection`] to the cluster of a kubeconfig, [`gather`] reads the [`facts`] |
-//! | check | [`check`] turns facts into [`finding`]s; [`controllers`] of Nonet, [`manager_flags`] of kube-controller-manager |
+//! | check | [`check`] turns facts into [`finding`]s; [`controllers`] of Nonet, [`remaining_loops`] and [`manager_flags`] of kube-controller-manager |
 //! | release and hold | [`hand_over`] patches the Leases that the facts select |
 //! | hand-over and way back | [`procedure`] checks, waits for the operator's switch, and releases or holds |
 //! | explanations | [`why`] an object makes no progress |
@@ -42,5 +42,6 @@ pub mod hand_over;
 pub mod manager_flags;
 pub mod plan;
 pub mod procedure;
+pub mod remaining_loops;
 pub mod render;
 pub mod why;

@@ -9,6 +9,7 @@ mod loops;
 mod node;
 mod objects;
 mod pod;
+mod quota;
 pub mod reader;
 mod scope;
 mod storage;

@@ -8,7 +8,7 @@ use common::{clock::Clock, process::built_in_flags::ControllersFlag};
 use kubectl_nonet::{
     check::{PlannedOperation, check, status::status},
     connection::Connection,
-    facts::BuiltInControllersFlag,
+    facts::ManagerStatement,
     finding::{Finding, FindingStatus, exit_code},
     gather::{GatherOptions, gather_facts},
     hand_over::{self, ReleaseOptions},
@@ -181,8 +181,12 @@ impl Cluster {
     }
 
     async fn check(&self, stage: PlannedOperation) -> Vec<Finding> {
+        self.check_with(GatherOptions::default(), stage).await
+    }
+
+    async fn check_with(&self, options: GatherOptions, stage: PlannedOperation) -> Vec<Finding> {
         let connection = self.connect().await;
-        check(&gather_facts(&connection, &Clock::system(), GatherOptions::default()).await.unwrap(), stage)
+        check(&Box::pin(gather_facts(&connection, &Clock::system(), options)).await.unwrap(), stage)
     }
 }
 
@@ -216,6 +220,34 @@ async fn two_writers_are_a_problem() {
         FindingStatus::Problem,
         "two writers: kube-controller-manager (kube-controller-manager-cp-0) and Nonet both run deployment-controller",
     );
+}
+
+#[tokio::test]
+async fn without_a_manager_the_objects_that_its_loops_worked_for_are_named() {
+    let cluster = Cluster::handed_over("without-manager").await;
+    let check = || {
+        let options = GatherOptions { stated_manager: Some(ManagerStatement::Absent), ..GatherOptions::default() };
+        cluster.check_with(options, PlannedOperation::NoOperation)
+    };
+    expect(&check().await, FindingStatus::Problem, "kube-controller-manager still runs: cp-0_1 renewed its Lease");
+    cluster.sandbox.delete("pods", Some("kube-system"), "kube-controller-manager-cp-0").await.unwrap();
+    let leases = "leases.coordination.k8s.io";
+    cluster.sandbox.delete(leases, Some("kube-system"), "kube-controller-manager").await.unwrap();
+    let scaled = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    cluster
+        .apply(json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web", "namespace": "kube-system"},
+            "spec": {"maxReplicas": 3, "scaleTargetRef": scaled},
+        }))
+        .await;
+    let written = cluster.sandbox.resource_version();
+    let findings = check().await;
+    expect(&findings, FindingStatus::Warning, "no process runs horizontal-pod-autoscaler-controller: HorizontalPod");
+    expect(&findings, FindingStatus::Warning, "no process runs node-ipam-controller: a new Node");
+    let unused = "persistentvolume-binder-controller, which has nothing to do in this cluster: there is no PersistentVolumeClaim";
+    expect(&findings, FindingStatus::Info, unused);
+    expect(&findings, FindingStatus::Problem, "no process runs replicaset-controller");
+    assert_eq!(cluster.sandbox.resource_version(), written);
 }
 
 #[tokio::test]
@@ -744,14 +776,14 @@ async fn a_hand_over_beside_a_hidden_manager_needs_its_flag() {
     let mut options = Cluster::options(false, Duration::from_secs(60));
     let (done, out) = cluster.run(Way::HandOver, options.clone()).await;
     let expected = "error: cannot tell which loops kube-controller-manager runs, because it has no Pod: find out its flag \
-        --controllers, and repeat the command with --built-in-controllers LIST, or with none if there is no \
-        kube-controller-manager\n";
+        --controllers, and repeat the command with --built-in-controllers LIST, or with --without-manager if there \
+        is no kube-controller-manager\n";
     assert_eq!((done, out.as_str()), (false, expected));
 
     let state = |options: &mut ProcedureOptions, list: &str| {
         options.stated_list = Some(list.to_owned());
         let parsed = ControllersFlag::parse(list);
-        options.gather.built_in_controllers_flag = Some(BuiltInControllersFlag::Controllers(parsed));
+        options.gather.stated_manager = Some(ManagerStatement::Controllers(parsed));
     };
     state(&mut options, "*,tokencleaner");
     let (done, out) = cluster.run(Way::HandOver, options.clone()).await;

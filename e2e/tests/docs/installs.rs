@@ -9,6 +9,7 @@ use std::{
 };
 
 use e2e::{controllers, skips};
+use kubectl_nonet::remaining_loops;
 use serde_json::json;
 
 use super::{check, empty_directory, markdown, pages, read, repository::yaml, root};
@@ -147,15 +148,21 @@ fn every_page_of_installation_switches_off_releases_and_removes_the_same_control
     check(wrong);
 }
 
+/// The loops that a kube-controller-manager keeps for nodes that join are none of Nonet's, and their names are right.
 #[test]
-fn the_missing_loops_are_not_loops_of_nonet() {
-    let rows = part(WITHOUT_NODES, "| missing loop |", "To have");
-    let cells = rows.lines().filter_map(|row| row.split('|').nth(1)).flat_map(|cell| cell.split(','));
-    let names: Vec<&str> = cells.map(str::trim).filter(|name| name.ends_with("-controller")).collect();
-    assert!(names.contains(&"persistentvolume-binder-controller"), "{names:?}");
-    let run: BTreeSet<&str> = controllers::ALL.iter().flat_map(|d| d.loops).map(|each| each.name).collect();
-    let wrong = names.into_iter().filter(|name| run.contains(name));
-    check(wrong.map(|name| format!("{WITHOUT_NODES}: Nonet runs {name}")).collect());
+fn the_loops_for_nodes_that_join_are_not_loops_of_nonet() {
+    let page = read(OPERATING);
+    let list = page.lines().find_map(|line| line.strip_prefix("--controllers=bootstrap-")).unwrap();
+    let known: Vec<&str> = remaining_loops::ALL.iter().map(|each| each.name).collect();
+    let wrong =
+        format!("bootstrap-{list}").split(',').filter(|name| !known.contains(name)).map(str::to_owned).collect();
+    check(wrong);
+}
+
+#[test]
+fn each_controller_gets_credentials_on_a_node() {
+    let count = controllers::ALL.len();
+    assert!(read(KUBEADM).contains(&format!(" -name kubeconfig -size +0 | wc -l\n{count}\n")), "{count} controllers");
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! The pages of `docs/reference/`: flags, metrics, Events and rights of the controllers, made from their definitions.
+//! The pages of `docs/reference/`: loops, flags, metrics, Events and rights of the controllers, made from their definitions.
 //!
 //! [`crate::generate`] writes the pages.
 
 mod events;
 mod flags;
+mod loops;
 mod markdown;
 mod metrics;
 mod rights;
@@ -21,6 +22,7 @@ fn page(name: &str, text: String) -> File {
 /// Must be called inside a tokio runtime whose clock is paused: the controllers run for a minute to register their metrics.
 pub(crate) async fn pages() -> io::Result<Vec<File>> {
     Ok(vec![
+        page("loops", loops::page()),
         page("flags", flags::page()),
         page("metrics", metrics::page().await),
         page("events", events::page()?),

@@ -35,13 +35,16 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Pl
     // A list that could not be read may contain an installed controller.
     if facts.deployments.is_ok() && facts.pods.is_ok() && !left_out.is_empty() {
         let nothing = left_out.len() == installations.len();
+        let has_manager = !super::switch::is_without_manager(facts);
         if nothing && matches!(stage, PlannedOperation::HandOver | PlannedOperation::Upgrade) {
             let remedy = "choose and install controllers as in docs/install, or name another cluster with --context";
             findings.add_problem("Nonet is not installed", remedy);
         } else if nothing {
-            findings.add_info("Nonet is not installed: everything is left to kube-controller-manager");
+            let rest = if has_manager { ": everything is left to kube-controller-manager" } else { "" };
+            findings.add_info(format!("Nonet is not installed{rest}"));
         } else {
-            findings.add_info(format!("not installed, and left to kube-controller-manager: {}", left_out.join(", ")));
+            let rest = if has_manager { ", and left to kube-controller-manager" } else { "" };
+            findings.add_info(format!("not installed{rest}: {}", left_out.join(", ")));
         }
     }
     findings.into_list()

@@ -1,6 +1,7 @@
 //! Compares the loops that kube-controller-manager and Nonet run: each loop must have exactly one writer.
 
 pub(super) mod built_in;
+pub(super) mod remaining;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,7 +74,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Pl
         }
     }
     for (verdict, loops) in verdicts {
-        report(&mut findings, &verdict, &loops, stage);
+        report(&mut findings, &verdict, &loops, &built_in, stage);
     }
     kubeadm(&mut findings, facts, installations, stage);
     second_writers(&mut findings, facts, installations);
@@ -110,7 +111,13 @@ fn verdict(state: &BuiltInLoopState, installation: &Installation<'_>, stage: Pla
     }
 }
 
-fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installation<'_>)], stage: PlannedOperation) {
+fn report(
+    findings: &mut Findings,
+    verdict: &Verdict,
+    loops: &[(&str, &Installation<'_>)],
+    built_in: &KubeControllerManagers<'_>,
+    stage: PlannedOperation,
+) {
     let names = loops.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let mut controllers: Vec<&str> = loops.iter().map(|(_, installation)| installation.controller.name).collect();
     controllers.dedup();
@@ -126,7 +133,9 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
         places.into_iter().map(command).collect::<Vec<_>>().join("; ")
     };
     let switch_on = "switch them on: take them out of --controllers, in kubeadm-config too, on each control-plane node";
-    let no_process = format!("no process runs {names}: kube-controller-manager does not");
+    let manager =
+        if built_in.are_absent() { "there is no kube-controller-manager" } else { "kube-controller-manager does not" };
+    let no_process = format!("no process runs {names}: {manager}");
     match verdict {
         Verdict::Both(pods) => {
             let found =
@@ -148,13 +157,15 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
         }
         Verdict::NoWriterWithoutLeader => {
             let found = format!("{no_process}, and no replica of Nonet leads");
-            findings.add_problem(found, format!("see the findings about Leases and Pods, or {switch_on}"));
+            let otherwise = if built_in.are_absent() { String::new() } else { format!(", or {switch_on}") };
+            findings.add_problem(found, format!("see the findings about Leases and Pods{otherwise}"));
         }
         Verdict::NoWriterNotInstalled => {
             let found = format!("{no_process}, and Nonet is not installed for it");
             let install = format!("choose an installation with {} as in docs/install", controllers.join(", "));
             let look = "kubectl nonet status shows whether it is installed in another namespace; if not,";
-            findings.add_problem(found, format!("{look} {switch_on}; or {install}"));
+            let otherwise = if built_in.are_absent() { String::new() } else { format!("{switch_on}; or ") };
+            findings.add_problem(found, format!("{look} {otherwise}{install}"));
         }
         Verdict::NoWriterWithoutManager => {
             let found =
@@ -228,8 +239,9 @@ fn check_neighbours(
     }
     if built_in.is_missing_on_kubeadm() {
         findings.add_warning(
-            "there is no Pod of kube-controller-manager, and kubeadm init, join and upgrade wait for an answer on its port 10257",
-            "keep a kube-controller-manager with its other loops on each control-plane node, or expect kubeadm to time out",
+            "there is no Pod of kube-controller-manager: kubeadm upgrade needs its manifest and its Pod, and kubeadm join of a \
+                control-plane node waits for its port 10257",
+            "put its manifest back before these commands, as in docs/operating.md, Without kube-controller-manager",
         );
     }
     for installation in installations.iter().filter(|_| built_in.exists()) {

@@ -127,11 +127,13 @@ pub(crate) fn built_in_writers(facts: &Facts, held: &[&SelectedLease]) -> Vec<St
             format!("kube-controller-manager ({}) has {} switched on: {off}", pods.join(", "), loops.join(", "))
         })
         .collect();
-    if !unknown.is_empty() {
+    if let Some(why) = built_in.refutation() {
+        lines.push(format!("{why}: type the command without --without-manager"));
+    } else if !unknown.is_empty() {
         let why = facts.kube_controller_manager.pods.as_ref().err().map(|why| format!(" ({why})")).unwrap_or_default();
         let loops = unknown.join(", ");
         lines.push(format!("cannot tell whether kube-controller-manager runs {loops}{why}: {STATE_FLAG_REMEDY}"));
-    } else if facts.kube_controller_manager.built_in_controllers_flag.is_none() {
+    } else if !built_in.is_stated() {
         match built_in.uncovered_nodes() {
             Err(why) => lines
                 .push(format!("cannot tell whether every kube-controller-manager was read: {why}; {}", why.remedy())),

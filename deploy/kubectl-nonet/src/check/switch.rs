@@ -8,18 +8,22 @@ use super::{
     release::SelectedLease,
 };
 use crate::{
-    facts::{BuiltInControllersFlag, Facts},
+    facts::Facts,
     manager_flags::{Switch, switch_loops},
 };
 
 /// Returns an error if the API never shows which loops kube-controller-manager runs, so that no wait for a switch would end.
 ///
 /// # Errors
-/// If there is no Pod of kube-controller-manager, or if the Pods cannot be read, and the caller has stated no flag.
+/// If there is no Pod of kube-controller-manager, or if the Pods cannot be read, and the caller has stated no flag. Also if
+/// kube-controller-manager runs although the caller denies it.
 pub(crate) fn require_visible_managers(facts: &Facts) -> Result<(), String> {
     let manager = &facts.kube_controller_manager;
+    if let Some(why) = KubeControllerManagers::from_facts(manager).refutation() {
+        return Err(format!("{why}: type the command without --without-manager"));
+    }
     match &manager.pods {
-        _ if manager.built_in_controllers_flag.is_some() => Ok(()),
+        _ if manager.stated.is_some() => Ok(()),
         Err(why) => Err(format!("cannot tell which loops kube-controller-manager runs: {why}; {}", why.remedy())),
         Ok(pods) if pods.is_empty() => Err(format!(
             "cannot tell which loops kube-controller-manager runs, because it has no Pod: {STATE_FLAG_REMEDY}"
@@ -28,9 +32,9 @@ pub(crate) fn require_visible_managers(facts: &Facts) -> Result<(), String> {
     }
 }
 
-/// Whether the caller has stated that there is no kube-controller-manager.
+/// Whether the caller says that there is no kube-controller-manager, and nothing shows one.
 pub(crate) fn is_without_manager(facts: &Facts) -> bool {
-    facts.kube_controller_manager.built_in_controllers_flag == Some(BuiltInControllersFlag::NoManager)
+    KubeControllerManagers::from_facts(&facts.kube_controller_manager).are_absent()
 }
 
 /// Returns the flag that each kube-controller-manager needs so that the loops of the controllers are switched, and the order of

@@ -1,5 +1,7 @@
 //! Tables of facts with the expected findings.
 
+use std::collections::BTreeMap;
+
 use common::{process::built_in_flags::ControllersFlag, process::leader::HAND_OVER_HOLDER_IDENTITY as HOLD};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -10,10 +12,11 @@ use super::{PlannedOperation, check, release};
 use crate::{
     controllers,
     facts::{
-        AccessReview, BuiltInControllersFlag, Certificate, FactError, FactResult, Facts, FirstReading,
-        KubeControllerManagerFacts, LeaseReading, NamedLease, RolesAndBindings, TimeReadings,
+        AccessReview, Certificate, FactError, FactResult, Facts, FirstReading, KubeControllerManagerFacts,
+        LeaseReading, ManagerStatement, NamedLease, RolesAndBindings, TimeReadings,
     },
     finding::{Finding, FindingStatus},
+    remaining_loops,
 };
 
 const MANAGER: &str = "kube-controller-manager";
@@ -95,7 +98,8 @@ impl World {
                 pods: Ok(Vec::new()),
                 control_plane_nodes: Ok(vec![parse(json!({"metadata": {"name": "cp-0"}}))]),
                 kubeadm_config: Ok(None),
-                built_in_controllers_flag: None,
+                stated: None,
+                has_objects: BTreeMap::new(),
             },
             lease_events: Ok(Vec::new()),
             roles_and_bindings: RolesAndBindings {
@@ -246,6 +250,32 @@ impl World {
         self.with(|facts| facts.kube_controller_manager.pods.as_mut().unwrap().push(pod))
     }
 
+    /// Takes kube-controller-manager away, and says so. The cluster has none of the objects that remaining loops work for.
+    fn without_manager(self) -> Self {
+        self.with(|facts| {
+            let manager = &mut facts.kube_controller_manager;
+            (manager.pods, manager.lease) = (Ok(vec![]), lease("cp-0_1", 3_600));
+            manager.stated = Some(ManagerStatement::Absent);
+            let kinds = remaining_loops::ALL.iter().flat_map(|each| each.kinds);
+            manager.has_objects = kinds.map(|kind| (kind.path, Ok(false))).collect();
+        })
+    }
+
+    /// Installs and leads every controller of Nonet.
+    fn all_controllers(self) -> Self {
+        let others = controllers::NAMES.into_iter().filter(|name| *name != "deployment-controller");
+        others.fold(self, |world, name| world.another_deployment(name, "kube-system", lease("elsewhere_1", 1)))
+    }
+
+    /// Says that the cluster has objects of a kind.
+    fn objects(self, noun: &str) -> Self {
+        self.with(|facts| {
+            let mut kinds = remaining_loops::ALL.iter().flat_map(|each| each.kinds);
+            let kind = kinds.find(|kind| kind.noun == noun).unwrap();
+            facts.kube_controller_manager.has_objects.insert(kind.path, Ok(true));
+        })
+    }
+
     fn kubeadm(self, configuration: &str) -> Self {
         let map = parse(json!({"data": {"ClusterConfiguration": configuration}}));
         self.with(|facts| facts.kube_controller_manager.kubeadm_config = Ok(Some(map)))
@@ -337,26 +367,17 @@ fn loops_without_exactly_one_writer_are_found() {
         ),
         (
             start().with(|f| {
-                f.kube_controller_manager.built_in_controllers_flag =
-                    Some(BuiltInControllersFlag::Controllers(ControllersFlag::parse(OFF)));
+                f.kube_controller_manager.stated = Some(ManagerStatement::Controllers(ControllersFlag::parse(OFF)));
             }),
             Info,
             "by --built-in-controllers",
         ),
         (
             start().with(|f| {
-                f.kube_controller_manager.built_in_controllers_flag =
-                    Some(BuiltInControllersFlag::Controllers(ControllersFlag::default()));
+                f.kube_controller_manager.stated = Some(ManagerStatement::Controllers(ControllersFlag::default()));
             }),
             Problem,
             "two writers",
-        ),
-        (
-            start().with(|f| {
-                f.kube_controller_manager.built_in_controllers_flag = Some(BuiltInControllersFlag::NoManager);
-            }),
-            Problem,
-            "no process runs replicaset-controller",
         ),
         (
             start().with(|f| {
@@ -873,9 +894,85 @@ fn what_a_hand_over_breaks_in_kube_controller_manager_is_found() {
         &no_pods().kubeadm("controllerManager: {}"),
         NoOperation,
         Warning,
-        "wait for an answer on its port 10257",
+        "kubeadm join of a control-plane node waits for its port 10257",
     );
     expect_nothing(&no_pods(), "10257");
+}
+
+/// The life of a cluster whose kube-controller-manager is taken away: before, at once after it, and when it comes back.
+#[test]
+fn a_cluster_without_kube_controller_manager_is_told_what_it_lacks() {
+    use FindingStatus::{Info, Ok as Fine, Problem, Warning};
+    const AUTOSCALER: &str = "no process runs horizontal-pod-autoscaler-controller";
+    const NODES_JOIN: &str =
+        "no process runs certificatesigningrequest-signing-controller: approved CertificateSigning";
+    let stage = PlannedOperation::NoOperation;
+    // The manager still runs: the caller sees what its end will cost.
+    let state_too_early = |facts: &mut Facts| facts.kube_controller_manager.stated = Some(ManagerStatement::Absent);
+    let early = World::handed_over().all_controllers().with(state_too_early);
+    expect(&early, stage, Problem, "kube-controller-manager still runs: cp-0_1 renewed its Lease 1 s ago");
+    expect_among(&early, stage, Problem, "and Nonet both run replicaset-controller");
+    expect_among(&early, stage, Warning, &format!("without kube-controller-manager, {AUTOSCALER}: Horizontal"));
+    // Nonet leads only one of its controllers, and another one is held.
+    let half = World::handed_over().without_manager();
+    let missing = "there is no kube-controller-manager, and Nonet is not installed for it";
+    expect(&half, stage, Problem, missing);
+    assert!(!remedy(&half, stage, missing).contains("--controllers"), "no flag helps without a manager");
+    let held = half.another_deployment("job-controller", "kube-system", lease(HOLD, 1));
+    let held_words = "no process runs job-controller, ttl-after-finished-controller: there is no kube-controller-manager, and \
+        Nonet is held";
+    expect(&held, stage, Problem, held_words);
+    assert_eq!(remedy(&held, stage, held_words), "kubectl nonet release job-controller -n kube-system");
+    expect_nothing(&held, "left to kube-controller-manager");
+    // All of them lead. A control plane that uses nothing of the remaining loops lacks only what concerns Secrets.
+    let whole = || World::handed_over().all_controllers().without_manager();
+    expect_among(&whole(), stage, Fine, "Nonet alone runs deployment-controller, replicaset-controller");
+    expect_among(&whole(), stage, Info, &format!("{AUTOSCALER}, which has nothing to do in this cluster"));
+    let warnings = |world: &World| {
+        let about_loops = |finding: &&Finding| finding.status == Warning && finding.found.starts_with("no process");
+        world.check(stage).iter().filter(about_loops).map(|finding| finding.found.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(warnings(&whole()).len(), 2, "{:#?}", warnings(&whole()));
+    // A node, an autoscaler, and a claim that the caller may not list.
+    let used = whole().objects("Node").objects("HorizontalPodAutoscaler").with(|facts| {
+        facts.kube_controller_manager.has_objects.insert("/api/v1/persistentvolumeclaims", forbidden());
+    });
+    for words in [NODES_JOIN, AUTOSCALER, "no process runs persistentvolume-binder-controller"] {
+        expect_among(&used, stage, Warning, words);
+    }
+    let flags =
+        "certificatesigningrequest-signing-controller and --cluster-signing-cert-file --cluster-signing-key-file";
+    assert!(remedy(&used, stage, NODES_JOIN).ends_with(flags));
+    expect_among(&used.kubeadm("controllerManager: {}"), stage, Warning, "kubeadm upgrade needs its manifest");
+    // A caller without rights learns that the cluster may refute the flag.
+    let blind = whole().with(|facts| facts.kube_controller_manager.pods = forbidden());
+    expect_among(
+        &blind,
+        stage,
+        FindingStatus::Unknown,
+        "whether a kube-controller-manager runs all the same: forbidden",
+    );
+    // A manager comes back: first its Pod, which the kubelet has started, then its Lease.
+    let pod = whole().another_manager("cp-0", &["*"]);
+    expect(&pod, stage, Problem, "still runs: there is the Pod kube-controller-manager-cp-0");
+    expect_among(
+        &pod,
+        stage,
+        Problem,
+        "two writers soon: kube-controller-manager-cp-0 would run deployment-controller",
+    );
+    let hidden = whole().with(|facts| facts.kube_controller_manager.lease = lease("elsewhere_9", 1));
+    expect(&hidden, stage, Problem, "still runs: elsewhere_9 renewed its Lease 1 s ago");
+}
+
+/// Without the flag, the check names what kube-controller-manager itself could run and does not.
+#[test]
+fn a_manager_with_a_short_list_leaves_loops_to_nobody() {
+    let world = World::handed_over().all_controllers().manager("cp-0", &["csrsigning,csrapproving"]);
+    let words = "no process runs persistentvolume-binder-controller, which kube-controller-manager has switched off";
+    expect_among(&world, PlannedOperation::NoOperation, FindingStatus::Info, words);
+    expect_nothing(&world, "no process runs certificatesigningrequest-signing-controller");
+    expect_nothing(&World::handed_over(), "no process runs");
 }
 
 #[test]
@@ -960,10 +1057,10 @@ fn a_release_that_may_start_a_second_writer_is_refused() {
     let start = World::handed_over;
     let held = || start().lease(HOLD, 0);
     let beside = |reading| held().another_deployment("deployment-controller", "nonet", reading);
-    let stated = |flag: BuiltInControllersFlag| {
+    let stated = |flag: ManagerStatement| {
         move |facts: &mut Facts| {
             facts.kube_controller_manager.pods = forbidden();
-            facts.kube_controller_manager.built_in_controllers_flag = Some(flag);
+            facts.kube_controller_manager.stated = Some(flag);
         }
     };
     let in_kube_system = |facts: &mut Facts| facts.stated_namespace = Some("kube-system".to_owned());
@@ -987,10 +1084,14 @@ fn a_release_that_may_start_a_second_writer_is_refused() {
             Some("cannot tell whether kube-controller-manager runs deployment-controller (forbidden"),
         ),
         (held().with(|f| f.kube_controller_manager.pods = Ok(vec![])), Some("with --built-in-controllers LIST")),
-        (held().with(stated(BuiltInControllersFlag::Controllers(ControllersFlag::parse(OFF)))), None),
-        (held().with(stated(BuiltInControllersFlag::NoManager)), None),
+        (held().with(stated(ManagerStatement::Controllers(ControllersFlag::parse(OFF)))), None),
         (
-            held().with(stated(BuiltInControllersFlag::Controllers(ControllersFlag::default()))),
+            held().with(stated(ManagerStatement::Absent)),
+            Some("kube-controller-manager still runs: cp-0_1 renewed its Lease 1 s ago: type the command without"),
+        ),
+        (held().without_manager(), None),
+        (
+            held().with(stated(ManagerStatement::Controllers(ControllersFlag::default()))),
             Some("has deployment-controller switched on"),
         ),
         (held().with(|f| f.kube_controller_manager.control_plane_nodes = forbidden()), Some("every kube-controller-")),

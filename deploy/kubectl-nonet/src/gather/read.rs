@@ -11,15 +11,21 @@ use kube::{
     api::{GetParams, ListParams, Patch, PatchParams},
     client::Body,
 };
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 
 use crate::{
     connection::{Connection, format_error_with_causes},
     facts::{FactError, FactResult},
+    remaining_loops::ServedKind,
 };
 
 /// Maximum number of objects in one page of a list.
 const PAGE_SIZE: u32 = 500;
+/// Why a list fails with the answer 404.
+const NOT_SERVED: &str = "the server does not serve this resource";
 
 /// A kind of objects that [`Connection`] can get and list.
 pub(crate) trait ListableKind:
@@ -110,10 +116,7 @@ impl Connection {
             let (request, query) = (format!("GET {path}"), kube::core::Request::new(path).list(&params));
             let page = self.read::<Page<T>>(("list", resource), namespace, request.clone(), query).await?;
             let Some(page) = page else {
-                return Err(FactError::RequestFailed {
-                    request,
-                    why: "the server does not serve this resource".to_owned(),
-                });
+                return Err(FactError::RequestFailed { request, why: NOT_SERVED.to_owned() });
             };
             items.extend(page.items.into_iter().flatten());
             params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
@@ -121,6 +124,14 @@ impl Connection {
                 return Ok(items);
             }
         }
+    }
+
+    /// Whether the cluster has an object of a kind; `false` if the server does not serve the kind. Reads at most one object.
+    pub(super) async fn has_objects(&self, kind: &ServedKind) -> FactResult<bool> {
+        let params = ListParams::default().limit(1).fields(kind.fields);
+        let (request, query) = (format!("GET {}", kind.path), kube::core::Request::new(kind.path).list(&params));
+        let page = self.read::<Page<IgnoredAny>>(("list", kind.resource), None, request, query).await?;
+        Ok(page.is_some_and(|page| !page.items.unwrap_or_default().is_empty()))
     }
 
     /// Merges `patch` into a Lease, and returns the result; `None` if the Lease has changed since the version in the patch, or does

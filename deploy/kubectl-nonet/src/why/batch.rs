@@ -81,7 +81,7 @@ pub(super) async fn job(scope: &Scope, object: &Job) -> Branch {
     let pods = scope.list::<Pod>().await;
     let own: Vec<&Pod> = pods.iter().filter(|pod| is_controlled_by(&pod.metadata, uid(&object.metadata))).collect();
     if failed.is_none() && spec.suspend != Some(true) {
-        creation_event_if_missing(scope, object, own.len(), &mut branch);
+        creation_event_if_missing(scope, object, own.len(), &mut branch).await;
     }
     let going = own.iter().copied().filter(|pod| is_going(pod));
     add_pods(scope, going, &mut branch).await;
@@ -121,10 +121,10 @@ pub(super) async fn job(scope: &Scope, object: &Job) -> Branch {
     branch
 }
 
-fn creation_event_if_missing(scope: &Scope, object: &Job, pods: usize, branch: &mut Branch) {
+async fn creation_event_if_missing(scope: &Scope, object: &Job, pods: usize, branch: &mut Branch) {
     let wanted = object.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or(1);
     if i32::try_from(pods).unwrap_or(i32::MAX) < wanted {
-        creation_event(scope, &object.metadata, &format!("Job {}", name(&object.metadata)), branch);
+        creation_event(scope, &object.metadata, &format!("Job {}", name(&object.metadata)), branch).await;
     }
 }
 

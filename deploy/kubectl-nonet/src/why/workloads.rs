@@ -17,7 +17,7 @@ use k8s_openapi::{
 
 use super::{
     objects::{deletion, unseen_generation},
-    pod,
+    pod, quota,
     scope::{Scope, is_controlled_by, name, uid},
     storage::list,
     tree::{Branch, Weight},
@@ -36,6 +36,16 @@ fn blame_refusal(scope: &Scope, what: &str, message: &str, branch: &mut Branch) 
         (
             format!("a quota of namespace {namespace} is used up: {message}"),
             format!("free or raise the quota: kubectl -n {namespace} describe resourcequota"),
+        )
+    } else if message.contains("status unknown for quota") {
+        (
+            format!("a quota of namespace {namespace} is not counted: {message}"),
+            "see why the resource quota controller does not count it: kubectl nonet status".to_owned(),
+        )
+    } else if message.contains("insufficient quota to match these scopes") {
+        (
+            format!("no quota of namespace {namespace} covers the scope of the Pods: {message}"),
+            "create a quota with this scope, or choose another priority class in the template".to_owned(),
         )
     } else if message.contains("failed quota") {
         (
@@ -88,10 +98,13 @@ fn blame_refusal(scope: &Scope, what: &str, message: &str, branch: &mut Branch) 
 }
 
 /// Adds the newest Event about a creation that failed, if Pods are missing.
-pub(super) fn creation_event(scope: &Scope, metadata: &ObjectMeta, what: &str, branch: &mut Branch) {
+pub(super) async fn creation_event(scope: &Scope, metadata: &ObjectMeta, what: &str, branch: &mut Branch) {
     if let Some(event) = scope.newest_event(uid(metadata), &["FailedCreate"]) {
         let (message, source) = scope.quote(event);
         branch.say(source, &message);
+        if let Some(users) = quota::users(scope, &message).await {
+            branch.say("list", users);
+        }
         blame_refusal(scope, what, &message, branch);
     }
 }
@@ -223,7 +236,7 @@ async fn set_of_pods(scope: &Scope, kind: &str, controller: &str, metadata: &Obj
     unseen_generation(scope, "replicaset-controller", metadata, counts.observed, &mut branch).await;
     let acts = scope.say_decision(&mut branch, controller, metadata).await;
     if counts.active < counts.wanted {
-        creation_event(scope, metadata, &format!("{kind} {called}"), &mut branch);
+        creation_event(scope, metadata, &format!("{kind} {called}"), &mut branch).await;
     }
     let pods = scope.list::<Pod>().await;
     let own = pods
@@ -245,7 +258,7 @@ pub(super) async fn stateful_set(scope: &Scope, object: &StatefulSet) -> Branch 
     unseen_generation(scope, "statefulset-controller", &object.metadata, status.observed_generation, &mut branch).await;
     let acts = scope.say_decision(&mut branch, "statefulset-controller", &object.metadata).await;
     if status.replicas < spec.replicas.unwrap_or(1) {
-        creation_event(scope, &object.metadata, &format!("StatefulSet {called}"), &mut branch);
+        creation_event(scope, &object.metadata, &format!("StatefulSet {called}"), &mut branch).await;
     }
     let pods = scope.list::<Pod>().await;
     let ordinal = |pod: &Pod| {
@@ -296,7 +309,7 @@ pub(super) async fn daemon_set(scope: &Scope, object: &DaemonSet) -> Branch {
     let acts = scope.say_decision(&mut branch, "daemonset-controller", &object.metadata).await;
     left_out_nodes(object, &nodes, &mut branch);
     if status.current_number_scheduled < status.desired_number_scheduled {
-        creation_event(scope, &object.metadata, &format!("DaemonSet {called}"), &mut branch);
+        creation_event(scope, &object.metadata, &format!("DaemonSet {called}"), &mut branch).await;
     }
     let pods = scope.list::<Pod>().await;
     let own = pods.iter().filter(|pod| is_controlled_by(&pod.metadata, uid(&object.metadata)) && !pod::is_ready(pod));

@@ -2,7 +2,10 @@
 
 use std::{fs, io};
 
-use kubectl_nonet::controllers::{ALL, Controller};
+use kubectl_nonet::{
+    controllers::{ALL, Controller},
+    remaining_loops,
+};
 
 use super::{File, MARK, by_name, by_port, fill_each, join, overlays, root, template};
 
@@ -34,8 +37,17 @@ pub(super) fn files() -> io::Result<Vec<File>> {
     let oracles = replace(&read("e2e/simulation/tests/oracles/main.rs")?, "modules", &oracles)?;
     let loops = |controller: &Controller| controller.loops().collect::<Vec<_>>().join(", ");
     let rows = join(ALL.iter().map(|controller| format!("| `{}` | {} |\n", controller.name, loops(controller))));
-    let readme =
-        replace_after(&read("README.md")?, "| binary | the control loops that it replaces |\n| --- | --- |\n", &rows)?;
+    let remaining = |is_usual: bool| {
+        let names = remaining_loops::ALL.iter().filter(|each| each.start.is_usual() == is_usual).map(|each| each.name);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let others =
+        format!("| not in Nonet | {} |\n| not in Nonet, and not usual | {} |\n", remaining(true), remaining(false));
+    let readme = replace_after(
+        &read("README.md")?,
+        "| binary | the control loops that it replaces |\n| --- | --- |\n",
+        &(rows + &others),
+    )?;
     let pages = fill_each("- [NAME](behaviour/NAME.md)\n", ALL);
     let summary = replace_after(&read("docs/SUMMARY.md")?, "- [Every controller](behaviour/common.md)\n", &pages)?;
     let deploy = replace_after(

@@ -13,14 +13,14 @@ use crate::{
         span,
     },
     controllers::{self, Controller, KUBE_SYSTEM_NAMESPACE},
-    facts::{BuiltInControllersFlag, FactError, KubeControllerManagerFacts},
+    facts::{FactError, KubeControllerManagerFacts, ManagerStatement},
     finding::Findings,
     manager_flags,
 };
 
 /// Remedy if the API does not show which loops kube-controller-manager runs.
 pub(in crate::check) const STATE_FLAG_REMEDY: &str = "find out its flag --controllers, and repeat the command with --built-in-controllers LIST, or with \
-    none if there is no kube-controller-manager";
+    --without-manager if there is no kube-controller-manager";
 
 const GET_PODS: &str = "kubectl -n kube-system get pods -l component=kube-controller-manager";
 
@@ -52,6 +52,8 @@ pub(in crate::check) struct KubeControllerManagers<'a> {
     facts: &'a KubeControllerManagerFacts,
     election: LeaderElectionState<'a>,
     processes: Vec<Process<'a>>,
+    /// What the caller says; `None` if the cluster refutes it.
+    stated: Option<&'a ManagerStatement>,
 }
 
 impl<'a> KubeControllerManagers<'a> {
@@ -59,17 +61,49 @@ impl<'a> KubeControllerManagers<'a> {
     pub(in crate::check) fn from_facts(facts: &'a KubeControllerManagerFacts) -> Self {
         let election = LeaderElectionState::from_reading(&facts.lease);
         let processes = facts.pods.iter().flatten().filter_map(parse_manager_pod).collect();
-        Self { facts, election, processes }
+        let managers = Self { facts, election, processes, stated: facts.stated.as_ref() };
+        let stated = managers.stated.filter(|_| managers.refutation().is_none());
+        Self { stated, ..managers }
+    }
+
+    /// Describes the kube-controller-manager that runs although the caller says that there is no such process; otherwise `None`.
+    pub(in crate::check) fn refutation(&self) -> Option<String> {
+        if self.facts.stated != Some(ManagerStatement::Absent) {
+            return None;
+        }
+        match self.election {
+            LeaderElectionState::Led { holder, renewal_age_seconds, .. } if self.election.has_leader() => {
+                Some(format!(
+                    "kube-controller-manager still runs: {holder} renewed its Lease {} ago",
+                    span(renewal_age_seconds)
+                ))
+            }
+            _ => {
+                let pods = self.facts.pods.as_ref().ok().filter(|pods| !pods.is_empty())?;
+                let names: Vec<&str> = pods.iter().map(|pod| object_name(&pod.metadata)).collect();
+                Some(format!("kube-controller-manager still runs: there is the Pod {}", names.join(", ")))
+            }
+        }
+    }
+
+    /// Whether the caller says that there is no kube-controller-manager, and nothing shows one.
+    pub(in crate::check) fn are_absent(&self) -> bool {
+        self.stated == Some(&ManagerStatement::Absent)
+    }
+
+    /// Whether the flags that count are those that the caller states.
+    pub(in crate::check) fn is_stated(&self) -> bool {
+        self.stated.is_some()
     }
 
     /// Returns the state of the loop `name`, with the names of the Pods that have the loop switched on.
     pub(in crate::check) fn loop_state(&self, name: &str) -> BuiltInLoopState {
-        match &self.facts.built_in_controllers_flag {
-            Some(BuiltInControllersFlag::NoManager) => return BuiltInLoopState::NoManager,
-            Some(BuiltInControllersFlag::Controllers(list)) if list.switches_loop_on(name) => {
+        match self.stated {
+            Some(ManagerStatement::Absent) => return BuiltInLoopState::NoManager,
+            Some(ManagerStatement::Controllers(list)) if list.switches_loop_on(name) => {
                 return BuiltInLoopState::Runs(vec!["by --built-in-controllers".to_owned()]);
             }
-            Some(BuiltInControllersFlag::Controllers(_)) => return BuiltInLoopState::Off,
+            Some(ManagerStatement::Controllers(_)) => return BuiltInLoopState::Off,
             None => {}
         }
         let on: Vec<&Process<'_>> =
@@ -102,8 +136,8 @@ impl<'a> KubeControllerManagers<'a> {
 
     /// Whether a list `*,-NAME` names the loop.
     pub(super) fn switches_off_explicitly(&self, name: &str) -> bool {
-        let stated = match &self.facts.built_in_controllers_flag {
-            Some(BuiltInControllersFlag::Controllers(list)) => Some(list),
+        let stated = match self.stated {
+            Some(ManagerStatement::Controllers(list)) => Some(list),
             _ => None,
         };
         let mut lists = self.processes.iter().map(|process| &process.controllers).chain(stated);
@@ -131,14 +165,12 @@ impl<'a> KubeControllerManagers<'a> {
             LeaderElectionState::Led { holder, is_stalled, .. } => !is_stalled && self.has_manager(holder),
             _ => false,
         };
-        leads
-            || self.facts.built_in_controllers_flag.is_some()
-            || self.processes.iter().any(|process| !process.uses_leader_election)
+        leads || self.stated.is_some() || self.processes.iter().any(|process| !process.uses_leader_election)
     }
 
     /// Whether a kube-controller-manager is known to exist.
     pub(super) fn exists(&self) -> bool {
-        let is_stated = matches!(self.facts.built_in_controllers_flag, Some(BuiltInControllersFlag::Controllers(_)));
+        let is_stated = matches!(self.stated, Some(ManagerStatement::Controllers(_)));
         is_stated || self.election.has_leader() || self.facts.pods.as_ref().is_ok_and(|pods| !pods.is_empty())
     }
 
@@ -174,12 +206,29 @@ impl<'a> KubeControllerManagers<'a> {
 
     /// Reports which managers were found, and which loops remain unknown.
     pub(super) fn add_findings(&self, findings: &mut Findings) {
-        if let Some(stated) = &self.facts.built_in_controllers_flag {
-            let what = match stated {
-                BuiltInControllersFlag::NoManager => "there is no kube-controller-manager",
-                BuiltInControllersFlag::Controllers(_) => "kube-controller-manager runs what the flag lists",
-            };
-            return findings.add_info(format!("by --built-in-controllers, {what}"));
+        match self.stated {
+            Some(ManagerStatement::Absent) => {
+                findings.add_info("by --without-manager, there is no kube-controller-manager");
+                if let Some(why) = self.facts.lease.as_ref().err().or(self.facts.pods.as_ref().err()) {
+                    findings.add_unreadable_fact("whether a kube-controller-manager runs all the same", why);
+                }
+                return;
+            }
+            Some(ManagerStatement::Controllers(_)) => {
+                return findings
+                    .add_info("by --built-in-controllers, kube-controller-manager runs what the flag lists");
+            }
+            None => {}
+        }
+        if let Some(found) = self.refutation() {
+            findings.add_problem(
+                format!("{found}: each loop that it and Nonet both run has two writers"),
+                "take its manifest away on each control-plane node as in docs/operating.md, Without kube-controller-manager, or \
+                    repeat the command without --without-manager",
+            );
+            if self.processes.is_empty() {
+                return;
+            }
         }
         match &self.facts.pods {
             Err(why) => findings.add_unreadable_fact("which loops kube-controller-manager runs", why),
