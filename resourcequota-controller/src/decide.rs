@@ -127,9 +127,9 @@ impl Snapshot {
                     return NameUsage::Failed(error.clone());
                 }
             }
-        }
-        if is_extended(name) && self.counts_claims() {
-            self.extended.add_to(&mut total, name, self.now);
+            if self.counts_claims() {
+                self.extended.add_to(&mut total, name, self.now);
+            }
         }
         NameUsage::Counted(total.amount())
     }

@@ -163,7 +163,8 @@ impl TallyContent {
             CacheEntry::Decoded(object) => object,
             CacheEntry::Unreadable(malformed) => return Err(malformed.error.clone()),
         };
-        let Meta { uid, resource_version: version, .. } = object.meta().clone();
+        let Meta { uid, resource_version: version, .. } = object.meta();
+        let (uid, version) = (uid.clone(), *version);
         let CountedUsage { usage, link } = object.usage(gates);
         if let Some(usage) = self.shared_usages.get(&usage).cloned() {
             return Ok(Record { uid, version, usage, link });
@@ -290,14 +291,17 @@ impl<K: CountedObject> Sink for TallySink<K> {
     }
 
     fn put_object(&self, entry: CacheEntry<K>) {
-        let Meta { namespace, name, resource_version: version, .. } = entry.meta().clone();
+        let Meta { namespace, name, resource_version: version, .. } = entry.meta();
+        let (namespace, name, version) = (namespace.clone(), Arc::clone(name), *version);
         let mut state = self.tally.state.lock();
         let event = if state.namespaces.contains_key(&namespace) {
             let record = state.record(entry, self.tally.gates);
             let tally = state.namespaces.get_mut(&namespace);
             tally.and_then(|tally| tally.apply(name, version, Some(record)))
         } else {
-            state.others.as_mut().map(|others| others.insert(namespace.clone()));
+            if let Some(others) = &mut state.others {
+                others.insert(namespace.clone());
+            }
             None
         };
         drop(state);

@@ -60,7 +60,7 @@ struct WatchState {
     discovery: JoinSet<()>,
 }
 
-/// A kind that a quota needs or has needed: one whose objects are counted, or DeviceClasses.
+/// A kind that a quota needs: one whose objects are counted, or DeviceClasses.
 #[derive(Default)]
 struct Kind {
     /// The namespaces with a quota that needs the kind.
@@ -133,7 +133,7 @@ impl Watch {
                 self.queue.add(quota.metadata.key(), priority_of(quota));
             }
             CacheEvent::Updated { old, new } => {
-                if self.kinds_of(old) != self.kinds_of(new) {
+                if old.kinds != new.kinds || old.has_extended_resources != new.has_extended_resources {
                     self.follow_namespace(namespace);
                 }
                 let is_resync = origin == ChangeOrigin::Resync;
@@ -160,9 +160,9 @@ impl Watch {
 
     /// Returns the kinds that a quota needs: for extended resources also ResourceClaims and DeviceClasses.
     fn kinds_of(&self, quota: &Quota) -> BTreeSet<Text> {
-        let devices = [RESOURCE_CLAIMS, DEVICE_CLASSES].map(|resource| Text::new(&resource.to_string()));
         let needs_devices = self.gates.extended_resources && quota.has_extended_resources;
-        quota.kinds.iter().cloned().chain(devices.into_iter().filter(|_| needs_devices)).collect()
+        let devices = [RESOURCE_CLAIMS, DEVICE_CLASSES].into_iter().filter(|_| needs_devices);
+        quota.kinds.iter().cloned().chain(devices.map(|resource| Text::new(&resource.to_string()))).collect()
     }
 
     /// Watches the kinds that the quotas of a namespace need, and forgets its objects of other kinds.
@@ -170,16 +170,17 @@ impl Watch {
         let quotas = self.quotas_of(namespace);
         let needed: BTreeSet<Text> = quotas.iter().flat_map(|quota| self.kinds_of(quota)).collect();
         let WatchState { kinds, served, discovery, .. } = &mut *self.state.lock();
-        for (_, kind) in kinds.iter_mut().filter(|(name, _)| !needed.contains(*name)) {
-            if kind.namespaces.remove(namespace)
+        kinds.retain(|name, kind| {
+            if !needed.contains(name)
+                && kind.namespaces.remove(namespace)
                 && let Some(watched) = &mut kind.watched
                 && watched.resource.is_namespaced()
             {
                 watched.tally.remove_namespace(namespace);
                 watched.namespace_informers.remove(namespace);
             }
-            kind.watched.take_if(|_| kind.namespaces.is_empty());
-        }
+            !kind.namespaces.is_empty()
+        });
         for name in &needed {
             let kind = kinds.entry(name.clone()).or_default();
             if kind.namespaces.insert(namespace.clone()) {
@@ -202,9 +203,6 @@ impl Watch {
                     self.list_namespace(watched, namespace);
                 }
             }
-            return;
-        }
-        if kind.namespaces.is_empty() {
             return;
         }
         let (watch, concerned) = (Arc::downgrade(self), name.clone());

@@ -240,8 +240,8 @@ pub trait Controller: Send + Sync + Sized + 'static {
     fn problem(&self) -> Option<String> {
         None
     }
-    /// Returns informers that start and end while the loop runs. No worker waits for their first lists, except that a new leader
-    /// waits up to a few seconds until they are as new as the server was at the start of its term.
+    /// Returns informers that start and end while the loop runs. Workers do not wait for their first lists. Only a new leader
+    /// waits, up to five seconds, until these caches show what the server had when the term began.
     fn optional_informers(&self) -> Vec<LoopInformer> {
         Vec::new()
     }

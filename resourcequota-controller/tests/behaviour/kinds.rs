@@ -63,3 +63,17 @@ async fn a_later_quota_in_another_namespace_counts_what_is_there() {
     world.wait(5).await;
     assert_eq!(status().await, json!({"pods": "0"}));
 }
+
+/// RESOURCEQUOTA-80.
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_with_the_last_quota_that_needs_it() {
+    let world = cluster().settled(quota("web", json!({"pods": "9", "count/secrets": "5"}))).await;
+    world.create(quota("other", json!({"count/secrets": "5"}))).await;
+    let is_watched = |plural: &str| world.loops().caches().to_string().contains(&format!(r#""resource":"{plural}""#));
+    world.delete(QUOTAS, "web").await;
+    world.wait(5).await;
+    assert_eq!(["secrets", "pods"].map(is_watched), [true, false]);
+    world.delete(QUOTAS, "other").await;
+    world.wait(5).await;
+    assert!(!is_watched("secrets"));
+}

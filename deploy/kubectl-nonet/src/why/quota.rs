@@ -44,7 +44,7 @@ pub(super) async fn users(scope: &Scope, message: &str) -> Option<String> {
     (!named.is_empty()).then(|| format!("users of {requested} under quota {quota_name}: {}{others}", named.join(", ")))
 }
 
-/// Decodes an object into the projection of its controller.
+/// Decodes an object as its controller does.
 fn projection<T: DeserializeOwned>(object: &impl serde::Serialize) -> Option<T> {
     serde_json::from_value(serde_json::to_value(object).ok()?).ok()
 }
